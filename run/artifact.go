@@ -21,12 +21,19 @@ import (
 // ArtifactStore keeps the bytes of artifacts; the log of a run has references alone (R10).
 type ArtifactStore interface {
 	// Put keeps what r has under a name of parts with / between them, and returns where. It is there whole, or not at all. The name begins
-	// with until-YYYYMMDD/, the day in UTC after which it is needed no more, or with kept/.
+	// with until-YYYYMMDD/, the day in UTC after which it is needed no more, or with kept/; the tenant's id is next.
 	Put(ctx context.Context, name string, r io.Reader) (uri string, err error)
 	// Open reads what Put has kept. Errors: [fs.ErrNotExist].
 	Open(ctx context.Context, uri string) (io.ReadCloser, error)
 	// Remove removes it; that it is not there is no error.
 	Remove(ctx context.Context, uri string) error
+}
+
+// ArtifactExpirer is an [ArtifactStore] that removes by itself what is needed no more. Where a store is none, rules of its own have to, such
+// as those of a bucket about names that begin with until-.
+type ArtifactExpirer interface {
+	// Expire removes what was put under names whose day is before now's, in UTC. Every engine calls it when it starts, and every hour.
+	Expire(ctx context.Context, now time.Time) error
 }
 
 // artifactKind is what kinds are called.
@@ -71,8 +78,10 @@ func Attach(ctx context.Context, a Artifact) error {
 
 var isSHA256 = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
-// Files is an [ArtifactStore] in a directory, which the processes that need it share. Its URIs are of file.
+// Files is an [ArtifactStore] and an [ArtifactExpirer] in a directory, which the processes that need it share. Its URIs are of file.
 type Files struct{ dir string }
+
+var _ ArtifactExpirer = (*Files)(nil)
 
 // NewFiles returns one, and makes the directory.
 func NewFiles(dir string) (*Files, error) {
@@ -151,7 +160,7 @@ func (f *Files) Remove(_ context.Context, uri string) error {
 	return nil
 }
 
-// Expire removes all whose day is before now's: engines do so every hour.
+// Expire implements [ArtifactExpirer].
 func (f *Files) Expire(_ context.Context, now time.Time) error {
 	list, err := os.ReadDir(f.dir)
 	if err != nil {

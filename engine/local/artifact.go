@@ -47,7 +47,7 @@ func (a *artifacts) Put(ctx context.Context, kind string, r io.Reader) (runstep.
 		made.ExpiresAt, day = &at, at.Format("until-20060102")
 	}
 	hash, size := sha256.New(), &counter{}
-	uri, err := a.e.opts.Artifacts.Put(ctx, fmt.Sprintf("%s/%s/%s/%s", day, a.it.run, a.part(), rand.Text()), io.TeeReader(r, io.MultiWriter(hash, size)))
+	uri, err := a.e.opts.Artifacts.Put(ctx, fmt.Sprintf("%s/%s/%s/%s/%s", day, a.it.tenant, a.it.run, a.part(), rand.Text()), io.TeeReader(r, io.MultiWriter(hash, size)))
 	if err != nil {
 		return runstep.Artifact{}, fmt.Errorf("put artifact of kind %s: %w", kind, err)
 	}
@@ -99,9 +99,7 @@ func (c *counter) Write(p []byte) (int, error) {
 
 // expiring removes artifacts whose time is over, until ctx ends, from a store that can.
 func (e *Engine) expiring(ctx context.Context) {
-	store, ok := e.opts.Artifacts.(interface {
-		Expire(ctx context.Context, now time.Time) error
-	})
+	store, ok := e.opts.Artifacts.(run.ArtifactExpirer)
 	for ok {
 		if err := store.Expire(ctx, time.Now()); err != nil && ctx.Err() == nil {
 			e.opts.Logger.Warn("artifacts whose time is over were not removed", "error", err)

@@ -136,6 +136,55 @@ func TestArtifacts_OfALongName(t *testing.T) {
 	}
 }
 
+// bucket is a store of a program's own, which is asked to remove what is needed no more.
+type bucket struct {
+	*run.Files
+	names   chan string
+	expired chan time.Time
+}
+
+func (b *bucket) Put(ctx context.Context, name string, r io.Reader) (string, error) {
+	b.names <- name
+	return b.Files.Put(ctx, name, r)
+}
+
+func (b *bucket) Expire(_ context.Context, now time.Time) error {
+	b.expired <- now
+	return nil
+}
+
+// Retention by kind holds in a store of a program's own, too: a name says until when and whose it is, and an engine asks the store to
+// remove what is over.
+func TestContract_R10_AStoreOfOnesOwnExpires(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	files, err := run.NewFiles(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := &bucket{files, make(chan string, 1), make(chan time.Time, 1)}
+	put(t, db, `{plan: p, version: "1", steps: {a: {kind: go, handler: a}}}`)
+	serve(t, db, local.Options{Artifacts: store, ArtifactRetention: map[string]time.Duration{"report": 48 * time.Hour}, Handlers: []local.Handler{
+		local.Step("a", func(ctx context.Context, _ nothing) (nothing, error) {
+			_, err := run.Put(ctx, "report", strings.NewReader("x"))
+			return nil, err
+		}),
+	}})
+	before := time.Now().UTC().AddDate(0, 0, 2).Format("20060102")
+	id := start(t, db, "r", nil)
+	want(t, "the run", ended(t, db, id), "COMPLETED")
+	name := <-store.names
+	if after := time.Now().UTC().AddDate(0, 0, 2).Format("20060102"); !strings.HasPrefix(name, "until-"+before+"/") && !strings.HasPrefix(name, "until-"+after+"/") {
+		t.Errorf("put as %s: want until-%s/", name, before)
+	}
+	if whose := pgtest.One[string](t, db.Pool(pgtest.Owner), `select tenant_id::text from deed.runs`); !strings.Contains(name, "/"+whose+"/"+id+"/a/") {
+		t.Errorf("put as %s: want /%s/%s/a/ in it", name, whose, id)
+	}
+	if at := <-store.expired; time.Since(at) > time.Minute {
+		t.Errorf("asked to remove what was over at %s", at)
+	}
+}
+
 // What is no reference, or no place of the store's, is refused; and without a store a step that puts something fails.
 func TestArtifacts_Refused(t *testing.T) {
 	t.Parallel()
