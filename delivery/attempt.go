@@ -133,14 +133,18 @@ func (s *source) makeRequest(ctx context.Context, it *item) bool {
 	if it.at.IsZero() { // else its request has been made: it fell out of a batch
 		it.at = time.Now().UTC().Truncate(time.Millisecond)
 	}
-	if !s.compose(ctx, it) {
+	if it.request != nil && (it.run == "" || s.opts.Sandbox == "") {
+		return true
+	}
+	link := unsubscribe(s.ledger.opts.Links, &it.row, it.at)
+	if it.run != "" && !s.compose(ctx, it, link) {
 		return false
 	}
 	if it.request != nil {
 		return true
 	}
 	draft := it.draft()
-	draft.Unsubscribe = unsubscribe(s.ledger.opts.Links, &it.row, it.at)
+	draft.Unsubscribe = link
 	err := s.fill(ctx, it, &draft)
 	if errors.Is(err, errNotRead) {
 		s.log.Warn("files of a delivery not read; nobody was called", "error", err, "delivery", it.id)

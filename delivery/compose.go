@@ -20,18 +20,15 @@ type Composer interface {
 	Compose(ctx context.Context, d Draft) (json.RawMessage, error)
 }
 
-// compose puts what a campaign's delivery says in place of its row's data, where a request
-// is still to be made of it. It reports whether that could be done.
-func (s *source) compose(ctx context.Context, it *item) bool {
-	if it.run == "" || (it.request != nil && s.opts.Sandbox == "") {
-		return true
-	}
+// compose puts what a campaign's delivery says, with the link to leave by, in place of its row's data.
+// It reports whether that could be done.
+func (s *source) compose(ctx context.Context, it *item, link string) bool {
 	if !s.hand.mayMake(it) {
 		it.kind = "release" // claimed again when there is room
 		return false
 	}
 	d := it.draft()
-	d.Unsubscribe = unsubscribe(s.ledger.opts.Links, &it.row, it.at)
+	d.Unsubscribe = link
 	payload, err := s.ledger.composed(ctx, d)
 	if err == nil {
 		it.payload = payload

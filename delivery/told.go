@@ -1,5 +1,10 @@
 package delivery
 
+import (
+	"context"
+	"log/slog"
+)
+
 // Every change of a delivery's status has an entry in the audit log and, once
 // that is committed, one line here: it has the delivery's ids and from and to,
 // which no other line has. A doubt, and that it is held, are changes from
@@ -36,6 +41,9 @@ func (s *source) account(st *settlement) {
 
 // tellOutcome logs what became of one delivery.
 func (s *source) tellOutcome(it *item, r result) {
+	if delivered := r.status == Sent || r.status == Called || r.status == Posted; delivered && !s.log.Enabled(context.Background(), slog.LevelDebug) {
+		return // most often; what a line says beside its text is made ready before it is asked whether it is wanted
+	}
 	log := s.logOf(&it.row).With("attempts", r.tries)
 	if it.action != "" {
 		log = log.With("by", it.action) // a doubt was looked at: repeated, or looked up

@@ -64,7 +64,11 @@ create or replace trigger channel_outbox_rewrite before update of id, tenant_id,
   for each row when (
     old.id is distinct from new.id or old.tenant_id is distinct from new.tenant_id or old.workspace_id is distinct from new.workspace_id
     or old.idempotency_key is distinct from new.idempotency_key or old.provider is distinct from new.provider
-    or old.channel is distinct from new.channel or (old.request is not null and old.request is distinct from new.request)
+    or old.channel is distinct from new.channel or (old.request is not null and old.request is distinct from new.request and (
+      -- What a campaign has sent leaves its hash (deed.settle): most often.
+      new.request is not null or old.status <> 'sending' or new.status not in ('sent', 'called', 'posted') or new.run_id is null or new.finished_at is null
+      or new.request_sha256 is distinct from sha256(old.request)
+    ))
     or (old.erased_at is not null and (new.erased_at is distinct from old.erased_at or new.request is not null or new.recipient is not null))
   ) execute function deed.refuse_rewrite();
 create or replace trigger channel_outbox_delete before delete on deed.channel_outbox

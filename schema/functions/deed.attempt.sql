@@ -64,6 +64,9 @@ as $$
 declare
   v_now     timestamptz;
   v_erasing boolean;
+  v_paused  boolean; -- something is
+  v_removed boolean; -- some tenant is, or is being
+  v_held    boolean; -- some run is
 begin
   -- A call must find its row after any crash.
   if current_setting('synchronous_commit') in ('off', 'local', 'remote_write') then
@@ -81,7 +84,9 @@ begin
   ) q;
   -- Read by now, and not before the wait: somebody may have been erased in it.
   v_now := clock_timestamp();
-  v_erasing := exists (select from deed.erasing);
+  -- Mostly there is nothing of these, and then nothing to be asked of each.
+  select exists (select from deed.erasing), exists (select from deed.pauses), exists (select from deed.tenant_removals), exists (select from deed.delivery_holds)
+  into v_erasing, v_paused, v_removed, v_held;
   return query
   with mine as (
     select q.place, q.request, q.tenant_id, q.skip, u.batch, u.made, u.n, case when q.why not in ('paused', 'quiet') or q.skip is null then q.why end as why, q.loud
@@ -96,12 +101,12 @@ begin
           when v_erasing and (deed.is_being_erased(c.tenant_id, c.channel, c.recipient, c.created_at) or deed.is_copy_being_erased(c.tenant_id, c.cc, c.created_at)
             or exists (select from deed.contacts k where k.id = c.contact_id and k.erased_at is not null)) then 'erased' else (
           select 'suppressed: ' || left(s.reason, case when c.unsettled_since is null then 180 else 140 end)
-          from deed.suppressed(c.tenant_id, c.channel, coalesce(deed.fold_address(c.channel, c.recipient), lower(c.recipient)), c.purpose, v_now) s
+          from deed.suppressed(c.tenant_id, c.channel, coalesce(a.folded, lower(c.recipient)), c.purpose, v_now) s
           union all
           select 'suppressed, of those who get a copy: ' || left(s.reason, case when c.unsettled_since is null then 150 else 110 end)
           from deed.suppressed_copy(c.tenant_id, c.cc, c.purpose, v_now) s
           union all
-          select 'not an address' where deed.fold_address(c.channel, c.recipient) is null
+          select 'not an address' where a.folded is null
           union all
           select v.reason from deed.revoked(c.tenant_id, c.contact_id, c.channel, c.purpose) v
           limit 1
@@ -114,12 +119,12 @@ begin
           when p_kind is not null and c.request_kind is not null
             and (c.request_kind, c.request_account) is distinct from (p_kind, p_account) then 'foreign'
           when p_sandbox and c.unsettled_since is not null then 'waits'
-          when exists (
+          when v_paused and exists (
             select from (values ('', '00000000-0000-0000-0000-000000000000'::uuid), (c.lane, c.tenant_id)) d(destination, tenant_id)
             join deed.pauses p using (destination, tenant_id)
             where p.provider = c.provider and (p.probe, p.probe_claim) is distinct from (c.id, c.claim)
-          ) or exists (select from deed.tenant_removals r where r.tenant_id = c.tenant_id)
-            or (c.run_id is not null and exists (select from deed.delivery_holds h where h.run_id = c.run_id)) then 'paused'
+          ) or v_removed and exists (select from deed.tenant_removals r where r.tenant_id = c.tenant_id)
+            or v_held and c.run_id is not null and exists (select from deed.delivery_holds h where h.run_id = c.run_id) then 'paused'
           when t.loud > v_now then 'quiet'
         end as why
       from deed.channel_outbox c
@@ -135,6 +140,7 @@ begin
         where r.zones is not null
         offset 0
       ) t on true
+      cross join lateral (select deed.fold_address(c.channel, c.recipient) as folded offset 0) a -- once
       where c.id = u.id and c.claim = u.claim and c.status = 'queued'
       for update of c
     ) q

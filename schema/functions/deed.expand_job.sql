@@ -6,7 +6,7 @@
 -- no address, merged (somebody in the audience is the same contact by now, and has an address that is not suppressed and a local time that has neither passed nor expired), sent before (of a
 -- run that retries another one: by then it, or one that it retried in turn, has reached them), passed (its local
 -- time, and the run says that it is too late then), cancelled, expired, suppressed, no consent. Where the run goes by the
--- recipient's zone each is due when deed.time_in says. Keys are those of D2, so that again makes none twice. What people
+-- recipient's zone each is due when deed.time_in says. Keys are those of D2 (deed.idempotency_key, as one expression), so that again makes none twice. What people
 -- get is rendered at the attempt: the payload is the member's data, and which variant they get, where
 -- there are some; it is no part of the key, so that nobody gets two. The job of a test's rest is
 -- expanded once its winner is written, or the run is cancelled. Returns what has become
@@ -42,6 +42,8 @@ declare
   v_ms      text := lpad(to_hex(floor(extract(epoch from v_now) * 1000)::bigint), 12, '0');
   v_prefix  text := left(v_ms, 8) || '-' || right(v_ms, 4) || '-7';
   v_when    text;
+  v_head    bytea; -- of their keys, what stands before and behind who each is for
+  v_tail    bytea;
   v_lanes   text;
   v_dues    jsonb; -- when who is in a zone is due; null: all at scheduled_for
   v_spare   interval; -- how long after that it expires
@@ -75,6 +77,9 @@ begin
   select c.names, c.share, c.salt into v_cells from deed.cells_of(v_run.options, v_run.request_id) c;
   v_members := coalesce(v_job.members, v_job.upto_n - v_job.from_n + 1);
   v_when := to_char(v_run.scheduled_for at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"');
+  v_head := deed.key_part(v_job.run_id::text) || case v_run.channel when 'social' then deed.key_part(v_content.post_id) else '' end;
+  v_tail := case v_run.channel when 'social' then '' when 'voice' then deed.key_part(v_content.script_version) else deed.key_part(v_content.asset_id) end
+    || deed.key_part(v_when) || case when v_run.channel in ('email', 'voice', 'social') then '' else deed.key_part(v_run.channel) end;
   select jsonb_object_agg(z, t.due) into v_dues
   from jsonb_object_keys(v_run.zones) z
   cross join lateral deed.time_in(v_run.options, v_run.created_at, v_run.scheduled_for, z, v_now) t;
@@ -171,11 +176,7 @@ begin
             cross join lateral (select d.status, d.proved_at from deed.channel_outbox d where d.contact_id = o.id and d.run_id = any (v_before)) d
             where d.status in ('queued', 'sending', 'sent', 'called', 'posted') or d.proved_at is not null
           ) as before,
-          case v_run.channel
-            when 'email' then deed.idempotency_key(v_job.run_id::text, m.contact_id::text, v_content.asset_id, v_when)
-            when 'voice' then deed.idempotency_key(v_job.run_id::text, m.contact_id::text, v_content.script_version, v_when)
-            when 'social' then deed.idempotency_key(v_job.run_id::text, v_content.post_id, coalesce(m.address, m.contact_id::text), v_when)
-            else deed.idempotency_key(v_job.run_id::text, m.contact_id::text, v_content.asset_id, v_when, v_run.channel) end as key
+          sha256(v_head || deed.key_part(case when v_run.channel = 'social' and m.address is not null then m.address else m.contact_id::text end) || v_tail) as key
         from deed.audience_members m
         join deed.contacts c on c.id = m.contact_id
         where m.audience_id = v_run.audience_id and m.n between v_job.from_n and v_job.upto_n
