@@ -21,7 +21,7 @@ import (
 // faults makes a pool whose connections can be made to fail.
 type faults struct {
 	away  atomic.Bool  // nothing can be dialled
-	deaf  atomic.Int32 // that many more writes that contain mark close the connection after them
+	deaf  atomic.Int32 // that many more writes that contain mark lose their answer, once the server has given it, and the connection
 	mark  []byte
 	mu    sync.Mutex
 	conns []*faultyConn // guarded by mu
@@ -88,6 +88,7 @@ func (f *faults) silence() {
 type faultyConn struct {
 	net.Conn
 	faults   *faults
+	deafened atomic.Bool
 	once     sync.Once
 	silenced chan struct{}
 	closing  sync.Once
@@ -101,12 +102,10 @@ func (c *faultyConn) Write(b []byte) (int, error) {
 		return len(b), nil
 	default:
 	}
-	n, err := c.Conn.Write(b)
 	if c.faults.deaf.Load() > 0 && bytes.Contains(b, c.faults.mark) && c.faults.deaf.Add(-1) >= 0 {
-		_, _ = c.Conn.Read(make([]byte, 1)) // the server has answered, so it has done it
-		_ = c.Close()
+		c.deafened.Store(true) // before it: the driver may listen while a write takes long
 	}
-	return n, err
+	return c.Conn.Write(b)
 }
 
 func (c *faultyConn) Read(b []byte) (int, error) {
@@ -120,8 +119,12 @@ func (c *faultyConn) Read(b []byte) (int, error) {
 	case <-c.silenced:
 		return 0, c.wait()
 	default:
-		return n, err
 	}
+	if c.deafened.Load() {
+		_ = c.Close() // the server has answered, so it has done it
+		return 0, net.ErrClosed
+	}
+	return n, err
 }
 
 // wait blocks as a silent network would: until the deadline or the close.

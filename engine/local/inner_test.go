@@ -265,8 +265,8 @@ func TestContract_R5_ATransactionThatWasUndone(t *testing.T) {
 	sound(t, db)
 }
 
-// cutOff is a connection that is lost as what has a word in it is sent while it is armed: before the server sees that, or after, so that its answer never
-// comes; or it falls silent then.
+// cutOff is a connection that is lost as what has a word in it is sent while it is armed: before the server sees that, or after, with its answer; or it falls
+// silent then. That is noted before it is sent: the driver may listen while a write takes long.
 type cutOff struct {
 	net.Conn
 	word  string
@@ -281,23 +281,24 @@ func (c cutOff) Write(b []byte) (int, error) {
 		c.its.Store(true)
 	}
 	cut := (c.its.Load() || c.word != "commit\x00") && strings.Contains(string(b), c.word) && c.armed.CompareAndSwap(true, false)
+	if cut {
+		c.gone.Store(true)
+	}
 	if cut && c.how == "before" {
 		_ = c.Conn.Close()
 	}
-	n, err := c.Conn.Write(b)
-	if cut {
-		if c.gone.Store(true); c.how == "after" {
-			_ = c.Conn.Close()
-		}
-	}
-	return n, err
+	return c.Conn.Write(b)
 }
 
 func (c cutOff) Read(b []byte) (int, error) {
 	for {
 		n, err := c.Conn.Read(b)
-		if !c.gone.Load() || err != nil { // its deadline ends a silence
+		switch {
+		case !c.gone.Load() || err != nil: // its deadline ends a silence
 			return n, err
+		case c.how == "after":
+			_ = c.Conn.Close()
+			return 0, net.ErrClosed
 		}
 	}
 }

@@ -61,12 +61,21 @@ type deaf struct {
 	net.Conn
 	word string
 	n    *atomic.Int64
+	lost *atomic.Bool // its next answer is; noted before it is asked: the driver may listen while a write takes long
 }
 
 func (d deaf) Write(b []byte) (int, error) {
-	n, err := d.Conn.Write(b)
 	if strings.Contains(string(b), d.word) && d.n.Add(1)%2 == 0 {
+		d.lost.Store(true)
+	}
+	return d.Conn.Write(b)
+}
+
+func (d deaf) Read(b []byte) (int, error) {
+	n, err := d.Conn.Read(b)
+	if d.lost.Load() {
 		_ = d.Conn.Close()
+		return 0, net.ErrClosed
 	}
 	return n, err
 }
@@ -88,7 +97,7 @@ func TestContract_R3_AnEndWhoseAnswerNeverComes(t *testing.T) {
 			cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec // the words are in what is written
 			cfg.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
 				conn, err := new(net.Dialer).DialContext(ctx, network, address)
-				return deaf{conn, word, &cut}, err
+				return deaf{conn, word, &cut, new(atomic.Bool)}, err
 			}
 			pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
 			if err != nil {
