@@ -112,7 +112,7 @@ type Branch struct {
 }
 
 // Parallel does branches at the same time, each with a name as [Step] has it, and returns when all have ended. The error
-// joins theirs. A branch that sleeps keeps no other from ending, and then the code ends until the time has come.
+// joins theirs; where one has failed, without those that were skipped. A branch that sleeps keeps no other from ending, and then the code ends until the time has come.
 //
 // Inner steps that are done by goroutines of the code's own have no order, and are not told from a code that has changed: it
 // has to be Parallel.

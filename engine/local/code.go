@@ -28,6 +28,7 @@ type code struct {
 	end     *ending    // guarded by mu, as all below
 	wake    *time.Time // the code sleeps until then
 	unknown bool       // an inner step has failed that may have been done
+	strayed bool       // a branch has failed whose own code may have done something
 }
 
 // branch is a line of inner steps that come one after the other: the code itself, or one of those that run.Parallel does.
@@ -43,6 +44,7 @@ type branch struct {
 	asked    map[string]bool
 	children map[string]*branch
 	asleep   bool
+	beside   map[string]bool // the names that were asked for with this one, in the parent
 }
 
 func (b *branch) child(name string) *branch {
@@ -81,7 +83,11 @@ func (c *code) ended() (*ending, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.over != nil {
-		return c.end, c.over
+		if c.end == nil {
+			return nil, c.over
+		}
+		end := *c.end // who has not returned may have another reason yet
+		return &end, c.over
 	}
 	c.over = errEnded
 	if c.wake != nil {
@@ -90,14 +96,21 @@ func (c *code) ended() (*ending, error) {
 	return nil, nil
 }
 
-// mayBeDone reports whether an inner step has failed that may have been done all the same.
+// mayBeDone reports whether an inner step, or a branch, has failed that may have been done all the same.
 func (c *code) mayBeDone() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.unknown
+	return c.unknown || c.strayed
 }
 
-// stop has the code begin nothing more; the first reason holds. It returns err.
+// mayHaveStrayed reports whether a branch has failed whose own code may have done something, of which nothing is recorded.
+func (c *code) mayHaveStrayed() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.strayed
+}
+
+// stop has the code begin nothing more; the first reason holds, but that nothing was done where another branch's says otherwise. It returns err.
 func (c *code) stop(end *ending, err error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -105,8 +118,11 @@ func (c *code) stop(end *ending, err error) error {
 }
 
 func (c *code) stopLocked(end *ending, err error) error {
-	if c.over == nil {
+	switch {
+	case c.over == nil:
 		c.over, c.end = err, end
+	case c.end != nil && !end.notDone:
+		c.end.notDone = false
 	}
 	return err
 }
@@ -220,6 +236,25 @@ func (b *branch) Parallel(ctx context.Context, list []runstep.Branch) error {
 	if b.asleep {
 		return errAsleep
 	}
+	return c.joined(errs)
+}
+
+// joined is what branches have come to, together: one that has failed is not hidden by one that was skipped, nor said not to have
+// been done by one that was not. Only with mu held.
+func (c *code) joined(errs []error) error {
+	var failed []error
+	for _, err := range errs {
+		if _, skipped := run.Skipped(err); err == nil || skipped {
+			continue
+		}
+		failed = append(failed, err)
+		if f, ok := errors.AsType[*run.Failure](err); !ok || !f.NotDone {
+			c.strayed = true
+		}
+	}
+	if failed != nil {
+		return errors.Join(failed...)
+	}
 	return errors.Join(errs...)
 }
 
@@ -228,6 +263,7 @@ func (b *branch) fork(list []runstep.Branch) ([]*branch, error) {
 	b.of.mu.Lock()
 	defer b.of.mu.Unlock()
 	var children []*branch
+	beside := map[string]bool{}
 	for _, br := range list {
 		name, r, err := b.ask(br.Ask)
 		if err != nil {
@@ -236,7 +272,9 @@ func (b *branch) fork(list []runstep.Branch) ([]*branch, error) {
 		if r != nil && !r.asBranch {
 			return nil, b.of.diverged("the code asks for the branch %s, of which a step is recorded", b.prefix+name)
 		}
-		children = append(children, b.child(name))
+		child := b.child(name)
+		child.beside, beside[name] = beside, true
+		children = append(children, child)
 	}
 	return children, nil
 }

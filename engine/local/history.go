@@ -151,9 +151,9 @@ func (b *branch) stands(name string, failed *recorded) bool {
 			return true
 		}
 	}
-	for p := b.parent; p != nil; p = p.parent {
-		for _, r := range p.recorded {
-			if !r.asBranch && r.first > failed.last { // branches beside it prove nothing
+	for child := b; child.parent != nil; child = child.parent {
+		for other, r := range child.parent.recorded {
+			if !child.beside[other] && r.first > failed.last { // branches beside it prove nothing
 				return true
 			}
 		}

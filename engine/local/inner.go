@@ -96,6 +96,9 @@ func (b *branch) Step(ctx context.Context, ask runstep.Ask, do func(context.Cont
 	if i == nil {
 		return output, err
 	}
+	if !work.Ours(ctx, b.of.it) {
+		return nil, b.of.stop(b.of.it.back(0, !b.of.it.once), errLost) // as after the process was frozen between two steps
+	}
 	returned := false
 	defer func() {
 		if !returned {

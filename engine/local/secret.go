@@ -145,7 +145,7 @@ func (g guard) inJSON(output json.RawMessage) bool {
 		if err != nil {
 			return false // its end, or what is no JSON, which is not stored
 		}
-		if g.in(fmt.Sprint(token)) {
+		if g.inText(fmt.Sprint(token)) { // a text may be JSON, as of an answer that does not say that it is
 			return true
 		}
 	}

@@ -398,6 +398,24 @@ func TestContract_R9_SecretsInAnswersThatAreNotKept(t *testing.T) {
 	canaryIn(t, db, "canary")
 }
 
+// An answer that is kept as text, since it does not say that it is JSON, may have a value as JSON escapes it.
+func TestContract_R9_SecretsInAnswersThatAreText(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	const token = `canary/of"text"-7f3a`
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/html; charset=UTF-8")
+		_, _ = w.Write([]byte(`{"key": "` + strings.NewReplacer(`/`, `\/`, `"`, `\"`).Replace(token) + `"}`))
+	}))
+	defer server.Close()
+	put(t, db, `{plan: p, version: "1", steps: {a: {kind: http, url: "`+server.URL+`/", secrets: {key: "secret://psp"}, headers: {authorization: "Bearer ${secrets.key}"}}}}`)
+	serve(t, db, local.Options{Secrets: vault{"secret://psp": token}, AllowHosts: []string{"127.0.0.1"}})
+	id := start(t, db, "r", nil)
+	want(t, "the run", ended(t, db, id), "FAILED")
+	want(t, "why", errorOf(t, db, id, "a"), "SECRET_LEAK")
+	canaryIn(t, db, "canary")
+}
+
 // What is stored of an error, or of why a step is skipped, has no NULs: a secret that has some between, as one in UTF-16 has, is found.
 func TestContract_R9_SecretsWithNULsBetween(t *testing.T) {
 	t.Parallel()

@@ -230,19 +230,35 @@ func Held[T comparable](ctx context.Context, items []T) []bool {
 	return held
 }
 
+// Ours is as [Held], of one item, but that a stop lets an attempt that is under way go on while its lease lasts.
+func Ours[T comparable](ctx context.Context, item T) bool {
+	l, u := unitOf(ctx, item)
+	if u == nil {
+		return false
+	}
+	l.renewWhatIsStale(ctx, []*unit[T]{u})
+	return u.lasts(l.opts.Lease)
+}
+
 // Lasts reports whether item, which the caller's Do was given with ctx, was claimed or renewed less than a lease ago, by this
-// process's clocks. Other than [Held] it asks nobody.
+// process's clocks. Other than [Held] and [Ours] it asks nobody.
 func Lasts[T comparable](ctx context.Context, item T) bool {
+	l, u := unitOf(ctx, item)
+	return u != nil && u.lasts(l.opts.Lease)
+}
+
+// unitOf is item's, which the caller's Do was given with ctx; nil if it was not.
+func unitOf[T comparable](ctx context.Context, item T) (*loop[T], *unit[T]) {
 	h, ok := ctx.Value(holderKey{}).(*holder[T])
 	if !ok {
-		return false
+		return nil, nil
 	}
 	for _, u := range h.ready {
 		if u.item == item {
-			return u.lasts(h.loop.opts.Lease)
+			return h.loop, u
 		}
 	}
-	return false
+	return nil, nil
 }
 
 func (u *unit[T]) lasts(lease time.Duration) bool {

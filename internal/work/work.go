@@ -50,7 +50,7 @@ type Source[T comparable] interface {
 	Extend(ctx context.Context, held []T) (lost []T, err error)
 
 	// Do attempts items and returns an outcome each; nil means all succeeded.
-	// One that takes several steps asks [Held] before each.
+	// One that takes several steps asks [Held], or [Ours], before each.
 	Do(ctx context.Context, items []T) []error
 
 	// Limit says how many items may be claimed now, at most n, and if none
