@@ -42,7 +42,9 @@ func TestContract_R5_ABranchThatWasCutShortIsNotForgotten(t *testing.T) {
 				}},
 				run.Branch{Name: "goods", Do: func(ctx context.Context) error {
 					<-charging
-					err := never(ctx, "stock", func(context.Context) error { return run.NotDone(deed.Unavailable(errors.New("it is away"), time.Millisecond)) })
+					err := never(ctx, "stock", func(context.Context) error {
+						return run.NotDone(deed.Unavailable(errors.New("it is away"), time.Millisecond))
+					})
 					select {
 					case <-gaveUp:
 					default:
