@@ -1,6 +1,6 @@
--- deed.are_merged_twice: whether a member of this job, and another one of the run's who is the same
--- contact by a merge, both have a delivery that is not skipped. For deed.expand_job; where nobody is
--- merged nothing is read.
+-- deed.are_merged_twice: whether a delivery of this job, and another one of the run's to who is the same
+-- contact by a merge, are both not skipped. What other jobs have reserved, as a test's for others of the
+-- same range, stays as it is, whoever is merged since. For deed.expand_job; where nobody is merged nothing is read.
 create or replace function deed.are_merged_twice(p_job uuid) returns boolean
 language sql
 stable
@@ -20,7 +20,7 @@ as $$
     from merged m
     cross join lateral deed.names_of(deed.contact_of(m.tenant_id, m.id)) o(id)
     join deed.channel_outbox d on d.contact_id = o.id and d.run_id = m.run_id and d.status <> 'skipped'
-    join deed.channel_outbox e on e.contact_id = m.id and e.run_id = m.run_id and e.status <> 'skipped'
+    join deed.channel_outbox e on e.contact_id = m.id and e.job_id = p_job and e.status <> 'skipped'
     where o.id <> m.id
   )
 $$;
