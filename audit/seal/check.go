@@ -189,6 +189,9 @@ func (c *checker) onRow(r Row) error {
 		return &Finding{Row: r.N, What: "stands twice, or behind one that is later"}
 	}
 	c.row = r.N
+	if err := unambiguous(json.NewDecoder(bytes.NewReader(r.Details))); err != nil {
+		return &Finding{Row: r.N, What: "was changed: " + err.Error()}
+	}
 	if c.seen == c.seal.Rows {
 		if r.N <= c.seal.Upto {
 			return &Finding{Row: r.N, What: "was added"}
@@ -224,6 +227,38 @@ func (c *checker) onRow(r Row) error {
 	}
 	c.Sealed++
 	return nil
+}
+
+// unambiguous refuses details in which a key stands twice: what is hashed has the last one's value, and other readers
+// of JSON may show the first one's. [readLine] leaves them as they are.
+func unambiguous(d *json.Decoder) error {
+	token, err := d.Token()
+	if err == io.EOF { // there are none
+		return nil
+	}
+	open, ok := token.(json.Delim)
+	if err != nil || !ok {
+		return err
+	}
+	keys := map[string]bool{}
+	for d.More() {
+		if open == '{' {
+			token, err := d.Token()
+			if err != nil {
+				return err
+			}
+			key, _ := token.(string)
+			if keys[key] {
+				return errors.New("a key stands twice in its details")
+			}
+			keys[key] = true
+		}
+		if err := unambiguous(d); err != nil {
+			return err
+		}
+	}
+	_, err = d.Token()
+	return err
 }
 
 // whole looks whether all rows of the newest seal were seen.

@@ -89,11 +89,13 @@ func TestContract_C6_WhatWasDoneToAnExportIsFound(t *testing.T) {
 	before := pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.audit_log`)
 	gap := pgtest.One[int64](t, db.Pool(pgtest.Owner), `select nextval('deed.audit_log_n_seq')`) // of a transaction that was rolled back
 	act(t, db, 10)
-	sealed(t, sealer(t, db, key, 4), before+10)
-	act(t, db, 2)
+	db.Exec(t, pgtest.Owner, `insert into deed.audit_log (actor, action, subject_type, reason, details) values ('ann', 'test', 'message', 'because of 11', '{"changed": [0, {"to": 1}]}')`)
+	sealed(t, sealer(t, db, key, 4), before+11)
+	db.Exec(t, pgtest.Owner, `insert into deed.audit_log (actor, action, subject_type, reason, details) values ('ann', 'test', 'message', 'because of 12', '{"i": 2}')`)
+	act(t, db, 1)
 	text := export(t, db)
 	good, err := check(text, key)
-	if err != nil || good.Sealed != int64(before+10) || good.Unsealed != 2 || good.Erased != 0 || good.Seals != int64((before+10+3)/4) {
+	if err != nil || good.Sealed != int64(before+11) || good.Unsealed != 2 || good.Erased != 0 || good.Seals != int64((before+11+3)/4) {
 		t.Fatalf("%+v %v", good, err)
 	}
 	lines := strings.SplitAfter(strings.TrimSuffix(string(text), "\n"), "\n")
@@ -118,6 +120,8 @@ func TestContract_C6_WhatWasDoneToAnExportIsFound(t *testing.T) {
 	first, firstN := row(1)
 	third, thirdN := row(3)
 	sixth, sixthN := row(6)
+	nested, nestedN := row(11)
+	unsealed, unsealedN := row(12)
 	edit := func(at int, old, becomes string) func([]string) []string {
 		return func(l []string) []string {
 			if !strings.Contains(l[at], old) {
@@ -148,6 +152,11 @@ func TestContract_C6_WhatWasDoneToAnExportIsFound(t *testing.T) {
 			return l
 		}, "is none of an audit log's export"},
 		{"an actor who stands twice", edit(third, `"actor":"ann"`, `"actor":"bob","ACTOR":"ann"`), "is none of an audit log's export"},
+		{"a detail that stands twice", edit(third, `"i":3`, `"i":4,"i":3`), "row " + thirdN + " was changed: a key stands twice in its details"},
+		{"a detail that stands twice, spelt otherwise", edit(third, `"i":3`, `"\u0069":4,"i":3`), "row " + thirdN + " was changed: a key stands twice in its details"},
+		{"a detail of a detail that stands twice", edit(nested, `{"to":1}`, `{"to":2,"to":1}`), "row " + nestedN + " was changed: a key stands twice in its details"},
+		{"what a detail quotes, twice", edit(third, `"error":`, `"error":"nothing","error":`), "row " + thirdN + " was changed: a key stands twice in its details"},
+		{"a detail of what is not sealed yet, twice", edit(unsealed, `"i":2`, `"i":4,"i":2`), "row " + unsealedN + " was changed: a key stands twice in its details"},
 		{"a time", edit(third, `"at":"2`, `"at":"1`), "row " + thirdN + " was changed"},
 		{"a row", cut(third), "row " + thirdN + " was removed"},
 		{"the last row of a seal", func(l []string) []string { return cut(seals[1] - 1)(l) }, "was removed"},
