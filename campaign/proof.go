@@ -41,7 +41,7 @@ type ProvedMember struct {
 	Contact       string     `json:"contact_id"`
 	Delivery      string     `json:"delivery_id,omitempty"`
 	Status        string     `json:"status"`
-	ProviderID    string     `json:"provider_message_id,omitempty"`
+	ProviderID    string     `json:"provider_message_id,omitempty"` // of what is made of a number, as WhatsApp's, the SHA-256
 	RequestSHA256 []byte     `json:"request_sha256,omitempty"`
 	FinishedAt    *time.Time `json:"finished_at,omitempty"`
 	Variant       string     `json:"variant,omitempty"`

@@ -3,6 +3,8 @@ package campaign_test
 import (
 	"bytes"
 	"crypto/ed25519"
+	"crypto/sha256"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -65,6 +67,51 @@ func TestContract_C4_ASignedProof(t *testing.T) {
 	if _, err := campaign.CheckSigned(strings.NewReader(text), other); err == nil || !strings.Contains(err.Error(), "not signed with a key that was given") {
 		t.Errorf("another key: %v", err)
 	}
+}
+
+// provenLines are those that a proof has of a run's members.
+func provenLines(t testing.TB, db *pgtest.DB, run string, key ed25519.PrivateKey) string {
+	t.Helper()
+	var b bytes.Buffer
+	if _, err := campaign.Sign(t.Context(), db.Pool(pgtest.Admin), run, key, &b); err != nil {
+		t.Fatal(err)
+	}
+	_, lines, _ := strings.Cut(strings.TrimSuffix(b.String(), "\n"), "\n")
+	return lines[:strings.LastIndex(lines, "\n")+1]
+}
+
+// The proof of a run by WhatsApp, whose message ids are made of numbers, has none of them, and is that of the run after everybody
+// in it was erased, and once it is sealed.
+func TestContract_C4_AProofOutlivesErasures(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	_, key, _ := ed25519.GenerateKey(nil)
+	req := request(t, db, 3)
+	run := deploy(t, db, req)
+	expandAll(t, db)
+	endAll(t, db, "recipient = '"+address(campaign.Email, 0)+"'", "skipped", "cancelled")
+	endAll(t, db, "true", "sent", "")
+	db.Exec(t, pgtest.Owner, `update deed.channel_outbox set provider_message_id = case when recipient = $1 then '1763000000.1' else 'wamid.HBgN' || encode(convert_to(recipient, 'UTF8'), 'base64') end where status = 'sent'`, address(campaign.Email, 1))
+	rollUp(t, db)
+	db.Broken() // the test's own changes stand in no audit row
+	signed := provenLines(t, db, run, key)
+	if strings.Contains(signed, "wamid.") || !strings.Contains(signed, `"1763000000.1"`) || strings.Count(signed, `"sha256:`) != 1 {
+		t.Errorf("the proof names numbers, or does not name messages: %s", signed)
+	}
+	for n := range 3 {
+		db.Exec(t, pgtest.App, askedFor, contactOf(t, db, req, n+1))
+	}
+	waitFor(t, "the erasures", func() bool {
+		return pgtest.One[bool](t, db.Pool(pgtest.Worker), `select deed.erase_step(100, 'keeper') = 0`) && pgtest.One[bool](t, db.Pool(pgtest.Owner), `select bool_and(erased_at is not null) from deed.channel_outbox`)
+	})
+	want(t, "the proof after the erasures", provenLines(t, db, run, key), signed)
+	daysAgo(t, db, 3)
+	retain(t, keeper(t, db))
+	p, err := campaign.Verify(t.Context(), db.Pool(pgtest.App), run, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want(t, "the lines of the run that is sealed", fmt.Sprintf("%x", p.MembersSHA256), fmt.Sprintf("%x", sha256.Sum256([]byte(signed))))
 }
 
 // A retry of others than those who failed, or not of all of them, is found.

@@ -498,7 +498,7 @@ where r.id = $1::text::uuid;
 
 -- name: proved_members
 -- Each member once, behind $2, with nothing that an erasure takes away.
-select m.n, m.contact_id::text, coalesce(c.id::text, ''), coalesce(c.status, 'lost'), coalesce(c.provider_message_id, ''), coalesce(c.request_sha256, sha256(c.request)), c.finished_at,
+select m.n, m.contact_id::text, coalesce(c.id::text, ''), coalesce(c.status, 'lost'), coalesce(deed.erased_message_id(c.provider_message_id), ''), coalesce(c.request_sha256, sha256(c.request)), c.finished_at,
   coalesce(deed.variant_of(r.names, r.share, r.salt, m.contact_id), r.winner, '')
 from (
   select m.n, m.contact_id

@@ -70,6 +70,6 @@ grant execute on function deed.retain_runs to deed_worker, deed_admin;
 grant execute on function deed.redact_run to deed_admin;
 grant execute on function deed.replace_snapshots to deed_worker, deed_admin;
 -- Campaigns: the application says what, to whom and when, workers do it.
-grant execute on function deed.put_campaign, deed.put_audience, deed.add_audience_members, deed.finish_audience, deed.deploy_campaign, deed.campaigns_served, deed.run_waits, deed.count_job, deed.cells_of, deed.variant_of to deed_app, deed_worker, deed_admin;
+grant execute on function deed.put_campaign, deed.put_audience, deed.add_audience_members, deed.finish_audience, deed.deploy_campaign, deed.campaigns_served, deed.run_waits, deed.count_job, deed.cells_of, deed.variant_of, deed.erased_message_id to deed_app, deed_worker, deed_admin;
 grant execute on function deed.note_campaigns, deed.claim_queued_jobs, deed.expand_job, deed.give_up_job, deed.put_back_job, deed.roll_up, deed.pause_failing, deed.sweep_runs, deed.decide_winners, deed.due_unheld to deed_worker;
 grant execute on function deed.pause_run, deed.resume_run, deed.cancel_run, deed.retry_run, deed.choose_winner, deed.remove_audience to deed_app, deed_admin;
