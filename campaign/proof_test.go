@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/deedhq/deed"
+	"github.com/deedhq/deed/audit"
 	"github.com/deedhq/deed/campaign"
 	"github.com/deedhq/deed/internal/pgtest"
 )
@@ -112,6 +113,51 @@ func TestContract_C4_AProofOutlivesErasures(t *testing.T) {
 		t.Fatal(err)
 	}
 	want(t, "the lines of the run that is sealed", fmt.Sprintf("%x", p.MembersSHA256), fmt.Sprintf("%x", sha256.Sum256([]byte(signed))))
+}
+
+// A winner that is named after a run has ended, for its retry, is nobody's of that run: what is said of it stays as it was.
+func TestContract_C4_AWinnerAfterTheEnd(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	app := db.Pool(pgtest.App)
+	_, key, _ := ed25519.GenerateKey(nil)
+	run := deploy(t, db, tested(t, db, 60, campaign.ByPerson))
+	expandAll(t, db)
+	endAll(t, db, "true", "sent", "")
+	if _, err := campaign.Cancel(t.Context(), app, campaign.Scope{}, run, audit.Act{}); err != nil {
+		t.Fatal(err)
+	}
+	expandAll(t, db)
+	rollUp(t, db)
+	db.Broken() // no ledger has called anybody
+	exported := func() string {
+		t.Helper()
+		list, err := campaign.Members(t.Context(), app, run, 0, 100)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var b strings.Builder
+		for _, m := range list {
+			fmt.Fprintln(&b, m.N, m.Status, m.Variant)
+		}
+		r, err := campaign.Summarise(t.Context(), app, run)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprint(b.String(), r.Results)
+	}
+	signed, before := provenLines(t, db, run, key), exported()
+	if decided, err := campaign.Winner(t.Context(), app, campaign.Scope{}, run, "B", audit.Act{}); err != nil || !decided {
+		t.Fatal(decided, err)
+	}
+	want(t, "the proof", provenLines(t, db, run, key), signed)
+	want(t, "what is exported, and reported", exported(), before)
+	again := retry(t, db, run, campaign.RetryOptions{Missed: true})
+	expandAll(t, db)
+	endAll(t, db, "true", "sent", "")
+	rollUp(t, db)
+	proved(t, db, again.Run)
+	want(t, "members of the retry with its winner", strings.Count(provenLines(t, db, again.Run, key), `"variant":"B"`), int(again.Members))
 }
 
 // A retry of others than those who failed, or not of all of them, is found.

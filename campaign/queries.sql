@@ -259,10 +259,10 @@ where c.run_id = $1::text::uuid;
 
 -- name: variants
 -- Of each variant, those who got it in the test's cells, and all: what went out, and what was said of it. Members of the
--- rest are those of the winner. Counted is what is expanded.
+-- rest are those of the winner, unless that was chosen after the run had ended, for its retry. Counted is what is expanded.
 select v.name, v.part, count(*), count(*) filter (where v.done), count(v.delivered_at), count(v.bounced_at), count(v.complained_at), count(v.unsubscribed_at), count(v.opened_at), count(v.clicked_at)
 from (
-  select coalesce(c.cell, r.winner) as name, case when r.options ? 'test' and c.cell is not null then 'test' when r.options ? 'test' then 'rest' else '' end as part, c.done,
+  select coalesce(c.cell, case when r.winner_at <= coalesce(r.finished_at, 'infinity') then r.winner end) as name, case when r.options ? 'test' and c.cell is not null then 'test' when r.options ? 'test' then 'rest' else '' end as part, c.done,
     f.delivered_at, f.bounced_at, f.complained_at, f.unsubscribed_at, f.opened_at, f.clicked_at
   from deed.campaign_runs r
   cross join lateral deed.cells_of(r.options, r.request_id) s
@@ -305,7 +305,7 @@ order by 4 desc, 1, 2, 3
 limit 100;
 
 -- name: members
--- Each member once, behind $2.
+-- Each member once, behind $2. A winner that was chosen after the run had ended, for its retry, is nobody's of it.
 select m.n, m.contact_id::text, coalesce(m.address, ''), coalesce(c.id::text, ''),
   case when c.id is not null then c.status when m.sealed and j.expanded_at is not null then 'purged' when j.finished_at is not null then 'lost' when j.expanded_at is null then 'waiting' else 'missing' end,
   coalesce(case when c.id is null and not (m.sealed and j.expanded_at is not null) then j.last_error when c.sent_at is null then coalesce(c.skip_reason, c.doubt_reason, c.last_error) end, ''),
@@ -322,7 +322,7 @@ from (
     limit $3::int
   ) o
   cross join (
-    select s.names, s.share, s.salt, r.winner, r.sealed_at is not null as sealed from deed.campaign_runs r cross join lateral deed.cells_of(r.options, r.request_id) s where r.id = $1::text::uuid
+    select s.names, s.share, s.salt, case when r.winner_at <= coalesce(r.finished_at, 'infinity') then r.winner end as winner, r.sealed_at is not null as sealed from deed.campaign_runs r cross join lateral deed.cells_of(r.options, r.request_id) s where r.id = $1::text::uuid
   ) r
   offset 0 -- each is asked for once
 ) m
@@ -508,7 +508,7 @@ from (
   limit $3::int
 ) m
 cross join (
-  select s.names, s.share, s.salt, r.winner from deed.campaign_runs r cross join lateral deed.cells_of(r.options, r.request_id) s where r.id = $1::text::uuid
+  select s.names, s.share, s.salt, case when r.winner_at <= coalesce(r.finished_at, 'infinity') then r.winner end as winner from deed.campaign_runs r cross join lateral deed.cells_of(r.options, r.request_id) s where r.id = $1::text::uuid
 ) r
 left join lateral (
   select o.id, o.status, o.provider_message_id, o.request_sha256, o.request, o.finished_at
