@@ -307,8 +307,8 @@ limit 100;
 -- name: members
 -- Each member once, behind $2. A winner that was chosen after the run had ended, for its retry, is nobody's of it.
 select m.n, m.contact_id::text, coalesce(m.address, ''), coalesce(c.id::text, ''),
-  case when c.id is not null then c.status when m.sealed and j.expanded_at is not null then 'purged' when j.finished_at is not null then 'lost' when j.expanded_at is null then 'waiting' else 'missing' end,
-  coalesce(case when c.id is null and not (m.sealed and j.expanded_at is not null) then j.last_error when c.sent_at is null then coalesce(c.skip_reason, c.doubt_reason, c.last_error) end, ''),
+  case when c.id is not null then c.status when m.sealed and j.expanded_at is not null then 'purged' when j.id is null or j.expanded_at is not null then 'missing' when j.finished_at is not null then 'lost' else 'waiting' end,
+  coalesce(case when c.id is null and j.expanded_at is null then j.last_error when c.sent_at is null then coalesce(c.skip_reason, c.doubt_reason, c.last_error) end, ''),
   coalesce(c.provider_message_id, ''), c.sent_at, f.delivered_at, f.bounced_at, coalesce(f.bounce, ''), f.complained_at, f.unsubscribed_at, f.opened_at, f.clicked_at,
   coalesce(m.cell, m.winner, '')
 from (
@@ -374,7 +374,7 @@ placed as materialized (
 ),
 found as (
   select 'missing' as kind, m.n, m.contact_id::text as contact, '' as delivery,
-    coalesce('nobody has reserved it: ' || m.last_error, case when m.job_id is null then 'there is no job for it' else 'there is no delivery for it' end) as detail
+    coalesce('nobody has reserved it: ' || case when m.expanded_at is null then m.last_error end, case when m.job_id is null then 'there is no job for it' else 'there is no delivery for it' end) as detail
   from members m
   cross join run r
   left join items i on i.contact_id = m.contact_id

@@ -199,3 +199,59 @@ func TestContract_C4_NotLaunchedBeforeItsEnd(t *testing.T) {
 	check("ended", true)
 	db.Broken()
 }
+
+// A delivery that is gone is missing, whatever its job was once put back for, and so is who has no job; lost is who was never
+// reserved, and is said why.
+func TestContract_C4_MissingIsNotLost(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	db.Broken() // what is missing
+	run := deploy(t, db, request(t, db, 3))
+	putBack := func(why string) {
+		t.Helper()
+		db.Exec(t, pgtest.Worker, `select deed.put_back_job(j.id, j.claim, $1, 'w') from deed.claim_queued_jobs('w', 1) j`, why)
+	}
+	said := func() string {
+		t.Helper()
+		list, err := campaign.Members(t.Context(), db.Pool(pgtest.App), run, 1, 100)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := campaign.Verify(t.Context(), db.Pool(pgtest.App), run, 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var all []string
+		for _, m := range list {
+			all = append(all, strings.TrimSuffix(fmt.Sprintf("%d %s: %s", m.N, m.Status, m.Reason), ": "))
+		}
+		for _, f := range p.Findings {
+			if f.Kind == "missing" {
+				all = append(all, fmt.Sprintf("found %d: %s", f.N, f.Detail))
+			}
+		}
+		return strings.Join(all, ", ")
+	}
+	putBack("lock timeout")
+	want(t, "put back", said(), "2 waiting: lock timeout, 3 waiting: lock timeout")
+	db.Exec(t, pgtest.Owner, `update deed.job_queue set process_after = now()`)
+	expandAll(t, db)
+	want(t, "expanded", said(), "2 queued, 3 queued")
+	db.Exec(t, pgtest.Owner, `alter table deed.channel_outbox disable trigger user; delete from deed.channel_outbox where recipient = '`+address(campaign.Email, 1)+`'; alter table deed.channel_outbox enable trigger user`)
+	db.Exec(t, pgtest.Owner, `alter table deed.audience_members disable trigger user;
+		insert into deed.audience_members (audience_id, n, tenant_id, contact_id, data) select audience_id, 4, tenant_id, deed.new_id(), '{}' from deed.audience_members where n = 1;
+		alter table deed.audience_members enable trigger user`)
+	missing := "2 missing, 3 %s, 4 missing, found 2: there is no delivery for it, found 4: there is no job for it"
+	want(t, "one is gone, and one has come", said(), fmt.Sprintf(missing, "queued"))
+	endAll(t, db, "true", "sent", "")
+	rollUp(t, db)
+	want(t, "ended", said(), fmt.Sprintf(missing, "sent"))
+	again := request(t, db, 2)
+	again.ID = "2"
+	run = deploy(t, db, again)
+	putBack("lock timeout")
+	db.Exec(t, pgtest.Owner, `update deed.job_queue set process_after = now() where status = 'queued'`)
+	db.Exec(t, pgtest.Worker, `select deed.claim_queued_jobs('w', 1)`)
+	db.Exec(t, pgtest.Owner, `select deed.fail_job(j.id, 'no provider', true, 'w') from deed.job_queue j where j.status = 'locked'`)
+	want(t, "dead", said(), "2 lost: no provider, found 1: nobody has reserved it: no provider, found 2: nobody has reserved it: no provider")
+}
