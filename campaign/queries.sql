@@ -363,9 +363,15 @@ members as materialized (
 ),
 items as materialized (
   select c.id, c.job_id, c.contact_id, c.status, c.finished_at, c.sent_at, c.attempts, c.idempotency_key, c.claim, c.provider_message_id, c.request is null and c.request_sha256 is null as no_hash, c.payload ->> 'variant' as says, c.payload ? 'contact' as is_there,
-    c.status in ('sent', 'called', 'posted') as done
+    c.status in ('sent', 'called', 'posted') as done, c.status = 'skipped' and split_part(c.skip_reason, ';', 1) in ('cancelled', 'expired') as missed, c.status = 'skipped' and c.erased_at is not null as erased
   from deed.channel_outbox c
   where c.run_id = $1::text::uuid
+),
+counts as (
+  select i.job_id, count(*) filter (where i.done) as sent, count(*) filter (where i.status = 'skipped') as skipped, count(*) filter (where i.missed) as missed,
+    count(*) filter (where i.erased) as erased, count(*) filter (where i.status = 'failed') as failed, count(*) filter (where i.status = 'dead') as dead
+  from items i
+  group by i.job_id
 ),
 placed as materialized (
   select i.*, m.n, m.address, m.variant, m.job_id as job_of_member
@@ -478,10 +484,16 @@ found as (
   where not exists (select from members m where m.contact_id = o.contact_id)
     and not exists (select from deed.delivery_attempts d where d.delivery_id = o.id and d.outcome = 'bad address')
   union all
-  select 'other counts', j.from_n, '', '', format('job %s says that %s were sent, and %s of its deliveries were', j.id, j.sent, coalesce(i.done, 0))
+  -- Once a job has ended none of these changes, but that what was missed is as what was skipped once it is erased.
+  select 'other counts', j.from_n, '', '', format('job %s says that %s were sent, %s skipped, %s missed, %s failed and %s dead, and of its deliveries %s were, %s, %s, %s and %s', j.id,
+    j.sent, j.skipped, j.missed, j.failed, j.dead, c.sent, c.skipped - c.missed, c.missed, c.failed, c.dead)
   from jobs j
-  left join (select o.job_id, count(*) filter (where o.done) as done from items o group by o.job_id) i on i.job_id = j.id
-  where j.sent is distinct from coalesce(i.done, 0) and j.finished_at is not null and j.expanded_at is not null
+  left join counts o on o.job_id = j.id
+  cross join lateral (
+    select coalesce(o.sent, 0) as sent, coalesce(o.skipped, 0) as skipped, coalesce(o.missed, 0) as missed, coalesce(o.erased, 0) as erased, coalesce(o.failed, 0) as failed, coalesce(o.dead, 0) as dead
+  ) c
+  where j.finished_at is not null and j.expanded_at is not null
+    and ((j.sent, j.skipped + j.missed, j.failed, j.dead) is distinct from (c.sent, c.skipped, c.failed, c.dead) or j.missed not between c.missed and c.missed + c.erased)
 )
 select f.kind, coalesce(f.n, 0), f.contact, f.delivery, f.detail, f.total
 from (select o.*, count(*) over (partition by o.kind) as total, row_number() over (partition by o.kind order by o.n, o.delivery) as place from found o) f

@@ -131,18 +131,22 @@ func TestContract_C4_VerifyFindsWhatIsWrong(t *testing.T) {
 		want   string // kinds, and how many of each
 		verify string // what deed.verify says, among other things; "": it is not a matter of its rows
 	}{
-		"nothing":                    {`select`, "", ""},
-		"a delivery is gone":         {`delete from deed.channel_outbox where id = ` + third, "1 missing", "job of a campaign has other deliveries than members"},
-		"of another member":          {`update deed.channel_outbox set contact_id = (select contact_id from deed.channel_outbox where id = ` + third + `) where id = ` + fourth, "1 missing, 1 other key, 2 twice", "member of a campaign has two deliveries of a run"},
-		"of nobody in the audience":  {`update deed.channel_outbox set contact_id = deed.new_id() where id = ` + third, "1 missing, 1 stranger", "delivery of a campaign is for nobody whom its job is for"},
-		"it was never ended":         {`update deed.channel_outbox set status = 'queued', sent_at = null, finished_at = null where id = ` + fourth, "1 open, 1 other counts", "job of a campaign has ended, and its deliveries have not"},
-		"another key":                {`update deed.channel_outbox set idempotency_key = sha256('x') where id = ` + fourth, "1 other key", ""},
-		"accepted by another claim":  {`insert into deed.delivery_attempts (delivery_id, tenant_id, claim, number, at, worker, outcome, late, provider_message_id) select id, tenant_id, 99, 1, now(), 'w', 'accepted', true, 'other' from deed.channel_outbox where id = ` + fourth, "1 accepted twice", ""},
-		"its bytes and hash":         {`update deed.channel_outbox set request = null, request_sha256 = null where id = ` + fourth, "1 no hash", ""},
-		"what is said was changed":   {`update deed.campaign_contents set subject = 'other'`, "1 other content", ""},
-		"a member was added":         {`insert into deed.audience_members (audience_id, n, tenant_id, contact_id, data) select audience_id, 9, tenant_id, deed.new_id(), '{}' from deed.audience_members where n = 1`, "1 missing, 1 other audience", "members of an audience are missing"},
-		"a count is another":         {`update deed.job_queue set sent = 6, failed = 0`, "1 other counts", ""},
-		"its job is dead, not begun": {`delete from deed.channel_outbox; update deed.job_queue set status = 'dead', expanded_at = null, last_error = 'the provider is gone', sent = null, skipped = null, missed = null, failed = null, dead = null`, "8 missing", ""},
+		"nothing":                     {`select`, "", ""},
+		"a delivery is gone":          {`delete from deed.channel_outbox where id = ` + third, "1 missing, 1 other counts", "job of a campaign has other deliveries than members"},
+		"of another member":           {`update deed.channel_outbox set contact_id = (select contact_id from deed.channel_outbox where id = ` + third + `) where id = ` + fourth, "1 missing, 1 other key, 2 twice", "member of a campaign has two deliveries of a run"},
+		"of nobody in the audience":   {`update deed.channel_outbox set contact_id = deed.new_id() where id = ` + third, "1 missing, 1 stranger", "delivery of a campaign is for nobody whom its job is for"},
+		"it was never ended":          {`update deed.channel_outbox set status = 'queued', sent_at = null, finished_at = null where id = ` + fourth, "1 open, 1 other counts", "job of a campaign has ended, and its deliveries have not"},
+		"another key":                 {`update deed.channel_outbox set idempotency_key = sha256('x') where id = ` + fourth, "1 other key", ""},
+		"accepted by another claim":   {`insert into deed.delivery_attempts (delivery_id, tenant_id, claim, number, at, worker, outcome, late, provider_message_id) select id, tenant_id, 99, 1, now(), 'w', 'accepted', true, 'other' from deed.channel_outbox where id = ` + fourth, "1 accepted twice", ""},
+		"its bytes and hash":          {`update deed.channel_outbox set request = null, request_sha256 = null where id = ` + fourth, "1 no hash", ""},
+		"what is said was changed":    {`update deed.campaign_contents set subject = 'other'`, "1 other content", ""},
+		"a member was added":          {`insert into deed.audience_members (audience_id, n, tenant_id, contact_id, data) select audience_id, 9, tenant_id, deed.new_id(), '{}' from deed.audience_members where n = 1`, "1 missing, 1 other audience", "members of an audience are missing"},
+		"a count is another":          {`update deed.job_queue set sent = 6, failed = 0`, "1 other counts", ""},
+		"a failure became a skip":     {`update deed.channel_outbox set status = 'skipped', skipped = true, skip_reason = 'suppressed: asked' where status = 'failed'`, "1 other counts", ""},
+		"what is dead has failed":     {`update deed.channel_outbox set status = 'failed' where status = 'dead'`, "1 other counts", ""},
+		"a skip became a failure":     {`update deed.channel_outbox set status = 'dead', skipped = false, skip_reason = null where status = 'skipped'`, "1 other counts", ""},
+		"a skip is counted as missed": {`update deed.job_queue set skipped = 0, missed = 1`, "1 other counts", ""},
+		"its job is dead, not begun":  {`delete from deed.channel_outbox; update deed.job_queue set status = 'dead', expanded_at = null, last_error = 'the provider is gone', sent = null, skipped = null, missed = null, failed = null, dead = null`, "8 missing", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
