@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/deedhq/deed/audit"
 	"github.com/deedhq/deed/campaign"
 	"github.com/deedhq/deed/delivery"
 	"github.com/deedhq/deed/internal/pgtest"
@@ -104,6 +105,29 @@ func TestContract_C5_ALockedContactIsNoAttempt(t *testing.T) {
 	expandAll(t, db)
 	want(t, "the run", states(t, db, held), "running: locked")
 	want(t, "its deliveries", pgtest.One[int](t, owner, `select count(*) from deed.channel_outbox where run_id = $1::text::uuid`, held), 2)
+}
+
+// Nor does whoever is locked of a test's cells hold up the rest of their range, which is not about them.
+func TestContract_C5_ALockedContactOfTheTest(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	db := pgtest.New(t)
+	run := deploy(t, db, tested(t, db, 60, campaign.ByPerson))
+	expandAll(t, db)
+	tx, err := db.Pool(pgtest.Owner).Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(ctx) }()
+	if _, err := tx.Exec(ctx, `select from deed.contacts c where c.id in (select o.contact_id from deed.channel_outbox o) for update`); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := campaign.Winner(ctx, db.Pool(pgtest.App), campaign.Scope{}, run, "B", audit.Act{}); err != nil {
+		t.Fatal(err)
+	}
+	expandAll(t, db)
+	want(t, "the jobs", states(t, db, run), "running: locked, locked")
+	want(t, "deliveries", deliveriesOf(t, db, run), 60)
 }
 
 // A job that goes back again and again is tried ever less often, up to once a minute, by how long ago it was due first: the

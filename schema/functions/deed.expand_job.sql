@@ -104,7 +104,12 @@ begin
   -- waited for.
   perform from (
     select c.id from deed.contacts c
-    where c.id = any (array(select m.contact_id from deed.audience_members m where m.audience_id = v_run.audience_id and m.n between v_job.from_n and v_job.upto_n))
+    where c.id = any (array(
+      select m.contact_id
+      from deed.audience_members m
+      where m.audience_id = v_run.audience_id and m.n between v_job.from_n and v_job.upto_n
+        and (v_job.part is null or (deed.variant_of(v_cells.names, v_cells.share, v_cells.salt, m.contact_id) is null) = (v_job.part = 'rest'))
+    ))
     order by c.id
     for key share
   ) locked;
