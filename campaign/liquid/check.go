@@ -90,9 +90,11 @@ func (c *checker) check(source string) error {
 		if t.Args == "-" {
 			t.Args = "" // the library takes the - of {% else -%} for an argument
 		}
-		before := c.html
+		before, commented := c.html, c.skipping == "comment"
 		c.token(t)
-		c.whitespace(t, before)
+		if !commented || c.skipping == "" { // what is within a comment trims nothing; its two tags do
+			c.whitespace(t, before)
+		}
 		if len(c.parts) > maxParts {
 			c.problemf("more than %d tags and {{ }}", maxParts)
 			return joined(c.problems)
@@ -149,7 +151,7 @@ func (c *checker) token(t parser.Token) {
 // whitespace refuses whitespace control where spaces part what must not become one, which
 // is where this would no longer know what a browser reads.
 func (c *checker) whitespace(t parser.Token, before htmlState) {
-	if c.kind != HTML || t.Type == parser.TextTokenType || c.skipping == "comment" {
+	if c.kind != HTML || t.Type == parser.TextTokenType {
 		return
 	}
 	for _, side := range []struct {
