@@ -120,6 +120,31 @@ func TestLoad_WhatCannotBeHeld(t *testing.T) {
 	}
 }
 
+// A number without its country's code is a bad row like any other, unless the row says whose it is.
+func TestLoad_NumbersWithoutACountry(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	ann := pgtest.One[string](t, db.Pool(pgtest.App), `select id::text from deed.upsert_contacts('{1}', '{email}', '{ann@example.com}', array['{}'::jsonb])`)
+	for _, channel := range []campaign.Channel{campaign.SMS, campaign.Voice} {
+		f := read(t, "campaign: spring\nchannel: "+string(channel)+"\naudience: {contact: who}\n"+map[campaign.Channel]string{campaign.SMS: "text: sms.txt\n", campaign.Voice: "script: sms.txt\n"}[channel])
+		text := "phone,who,name\n+493012345678,,Ann\n0171 1234567,,Bob\n493012345679,,Cid\n+4930,,Dan\n0171 1234567," + ann + ",Eve\n+49 30 12345670,,Fay\n"
+		const why = "its address is none: it is not a number in E.164"
+		_, err := f.Check(t.Context(), db.Pool(pgtest.App), file.Options{Source: rows(t, f, text)})
+		for _, line := range []string{"people.csv:3: ", "people.csv:4: ", "people.csv:5: "} {
+			if err == nil || !strings.Contains(err.Error(), line+why) {
+				t.Errorf("%s is checked: %v, want %s", channel, err, line+why)
+			}
+		}
+		var named []string
+		got, err := rows(t, f, text).Load(t.Context(), db.Pool(pgtest.App), campaign.Scope{}, channel, file.LoadOptions{LeaveOut: true, Rejected: func(line int, why string) {
+			named = append(named, fmt.Sprintf("%d: %s", line, why))
+		}})
+		if err != nil || !got.Ready || got.Members != 3 || got.LeftOut != 3 || len(named) != 3 || !strings.HasPrefix(named[0], "3: "+why) {
+			t.Errorf("%s: %+v %v, named %q", channel, got, err, named)
+		}
+	}
+}
+
 // A contact that is gone ends the load, as what is read no longer goes with what there is. Its line is named.
 func TestLoad_AContactIsGone(t *testing.T) {
 	t.Parallel()

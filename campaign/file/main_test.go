@@ -23,6 +23,7 @@ audience: {address: email, zone: tz, data: [name, city]}
 
 var texts = fstest.MapFS{
 	"spring.txt": {Data: []byte("Dear {{ contact.name }} in {{ contact.city }},\n{{ unsubscribe_url }}\n")},
+	"sms.txt":    {Data: []byte("Spring is here, {{ contact.name }}")},
 	"wrong.txt":  {Data: []byte("Dear\n{{ contact.nmae }},\n{% include 'x' %}\n")},
 	"empty.txt":  {Data: []byte(" \n")},
 }

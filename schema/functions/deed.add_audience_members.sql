@@ -3,7 +3,7 @@
 --
 -- p_after is how many it has before, so that a batch whose answer was lost can be given
 -- again: it changes nothing then. Each member is a contact, p_contacts' or who is known by
--- the address (a phone's number of sms and voice; of chat and social as the types chat and
+-- the address (a phone's number of sms and voice, in E.164 then; of chat and social as the types chat and
 -- account); one who is not known is made, without data. p_data is what templates are given of
 -- it, an object each. An address is kept as addresses are compared; no contact and no address
 -- are in an audience twice. p_rows_read and p_left_out note how much of the audience's source
@@ -57,6 +57,8 @@ begin
   from (
     select u.n, case
         when u.folded is null and btrim(u.address, e' \t\r\n') <> '' then 'its address is none: ' || (deed.check_address(v_audience.channel, u.address)).problem
+        when u.contact is null and v_audience.channel in ('sms', 'voice') and u.folded !~ e'^\\+[1-9][0-9]{7,14}$' -- as deed.check_identity has it
+          then 'its address is none: it is not a number in E.164: a + with the country''s code, and 8 to 15 digits'
         when length(u.folded) > 500 then 'its address has over 500 characters'
         when u.folded is null and u.contact is null then 'it has neither an address nor a contact'
         when jsonb_typeof(u.data) <> 'object' then 'its data must be a JSON object'
@@ -71,6 +73,7 @@ begin
       from generate_series(1, v_count) i
     ) u
     where (u.folded is null and (btrim(u.address, e' \t\r\n') <> '' or u.contact is null)) or length(u.folded) > 500
+      or (u.contact is null and v_audience.channel in ('sms', 'voice') and u.folded !~ e'^\\+[1-9][0-9]{7,14}$')
       or jsonb_typeof(u.data) <> 'object' or pg_column_size(u.data) > 65536 or (pg_column_size(u.data) > 8000 and jsonb_path_exists(u.data, c_deep))
       or (jsonb_path_exists(u.data, c_number) and deed.json_digits(u.data) > 65536) or not deed.is_zone(u.zone)
   ) u;
