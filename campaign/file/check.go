@@ -70,7 +70,7 @@ const mostProblems = 100
 // read, templates that make nothing of some members' data, and the preconditions (C8), which the
 // database names: all is done as it would be, with the first members, in a transaction that is rolled back. What is
 // missing of members' data is no error. Without a source and an audience it is the campaign alone
-// that is checked.
+// that is checked. Of a request that has made its run nothing is wrong but bad rows.
 func (f *File) Check(ctx context.Context, db DB, opts Options) (Checked, error) {
 	const op = "check campaign"
 	opts.Sample = cmp.Or(opts.Sample, 100)
@@ -78,16 +78,13 @@ func (f *File) Check(ctx context.Context, db DB, opts Options) (Checked, error) 
 		return Checked{}, &deed.Error{Op: op, Code: deed.Invalid, Err: fmt.Errorf("a sample of %d members is not from 1 to 1000", opts.Sample)}
 	}
 	t := &trial{file: f, opts: opts}
-	if from := f.Request.From; opts.Sender != nil && f.Request.Channel == campaign.Email && from != "" {
-		refused, err := opts.Sender(ctx, from, f.Request.ReplyTo)
-		if err != nil {
-			return Checked{}, err
-		}
-		if refused != nil {
-			t.problem(0, fmt.Errorf("%s: no_sender: %w", f.Name, refused))
-		}
-	}
 	if err := t.sample(ctx, db); err != nil {
+		return Checked{}, err
+	}
+	if err := t.deploy(ctx, db); err != nil {
+		return Checked{}, err
+	}
+	if err := t.sender(ctx); err != nil {
 		return Checked{}, err
 	}
 	needs, err := f.bind(t.columns())
@@ -96,9 +93,6 @@ func (f *File) Check(ctx context.Context, db DB, opts Options) (Checked, error) 
 		if err := t.render(ctx, needs); err != nil {
 			return Checked{}, err
 		}
-	}
-	if err := t.deploy(ctx, db); err != nil {
-		return Checked{}, err
 	}
 	checked := Checked{Sampled: len(t.rows), Missing: t.missing}
 	return checked, t.err(op)
@@ -109,6 +103,7 @@ type trial struct {
 	file     *File
 	opts     Options
 	rows     []row // the sample
+	made     bool  // the request has made its run: what would keep another from being made is nothing to it
 	problems []problem
 	more     int // that are not in problems
 	missing  []Missing
@@ -122,7 +117,7 @@ type problem struct {
 
 func (t *trial) problem(line int, err error) {
 	switch {
-	case err == nil:
+	case err == nil, t.made:
 	case line > 0 && len(t.problems) >= mostProblems:
 		t.more++
 	default:
@@ -271,7 +266,20 @@ func withoutOp(err error) string {
 	return err.Error()
 }
 
-// deploy does all that a deployment does with the sample, and takes it back.
+// sender asks whether the provider sends from whom this is.
+func (t *trial) sender(ctx context.Context) error {
+	q := t.file.Request
+	if t.opts.Sender == nil || q.Channel != campaign.Email || q.From == "" || t.made {
+		return nil
+	}
+	refused, err := t.opts.Sender(ctx, q.From, q.ReplyTo)
+	if err == nil && refused != nil {
+		t.problem(0, fmt.Errorf("%s: no_sender: %w", t.file.Name, refused))
+	}
+	return err
+}
+
+// deploy does all that a deployment does, and takes it back: to the audience that there is, or else to the sample.
 func (t *trial) deploy(ctx context.Context, db DB) error {
 	ctx, cancel := context.WithTimeout(ctx, loading)
 	defer cancel()
@@ -280,20 +288,58 @@ func (t *trial) deploy(ctx context.Context, db DB) error {
 		return err
 	}
 	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
-	req, err := t.file.put(ctx, tx, t.opts)
+	opts := t.opts
+	if opts.Audience, err = t.loaded(ctx, tx); err != nil {
+		return err
+	}
+	req, err := t.file.put(ctx, tx, opts)
 	if err == nil && req.Audience == "" {
 		req.ID = "check " + uuid.New().String() // the run of this request has another audience than the sample
 		req.Audience, err = t.audience(ctx, tx)
 	}
-	if zone := t.file.Request.Zone; req.Zone != zone {
-		req.Zone, req.QuietHours = zone, "00:00-00:01" // nothing of this run goes by it; that it is one is looked at all the same
-	}
 	if err == nil {
-		_, err = campaign.Deploy(ctx, tx, t.opts.Scope, req)
+		err = t.request(ctx, tx, req)
 	}
 	if deed.CodeOf(err) == deed.Invalid || deed.CodeOf(err) == deed.NotFound || deed.CodeOf(err) == deed.Conflict {
 		t.problem(0, fmt.Errorf("%s: %s", t.file.Name, withoutOp(err)))
 		return nil
+	}
+	return err
+}
+
+// loaded is the id of the audience that is ready: the one that was said, or the one that was made of the rows; "" for none.
+func (t *trial) loaded(ctx context.Context, tx pgx.Tx) (string, error) {
+	if t.opts.Source == nil {
+		return t.opts.Audience, nil
+	}
+	a, channel, err := campaign.FindAudience(ctx, tx, t.opts.Scope, t.opts.Source.audience())
+	switch {
+	case deed.CodeOf(err) == deed.NotFound:
+		return "", nil
+	case err != nil:
+		return "", err
+	case !a.Ready || channel != t.file.Request.Channel:
+		return "", nil
+	}
+	return a.ID, nil
+}
+
+// request makes the run of a request, or finds it. The zone of the file, too, is looked at where nothing of this run goes by it.
+func (t *trial) request(ctx context.Context, tx pgx.Tx, req campaign.Request) error {
+	var run campaign.Deployed
+	err := pgx.BeginFunc(ctx, tx, func(inner pgx.Tx) (err error) { // what is refused ends it
+		run, err = campaign.Deploy(ctx, inner, t.opts.Scope, req)
+		return err
+	})
+	if err == nil && !run.New {
+		t.made = true
+		return nil
+	}
+	if zone := t.file.Request.Zone; req.Zone != zone {
+		req.ID, req.Zone, req.QuietHours = "check "+uuid.New().String(), zone, "00:00-00:01"
+		if _, other := campaign.Deploy(ctx, tx, t.opts.Scope, req); other != nil {
+			return other
+		}
 	}
 	return err
 }

@@ -1,6 +1,8 @@
 package file_test
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -114,6 +116,69 @@ func TestContract_C1_SameFileSameRun(t *testing.T) {
 		t.Errorf("the same request of something else: %v", err)
 	}
 	want(t, "jobs", pgtest.One[string](t, db.Pool(pgtest.Owner), `select string_agg(from_n || '-' || upto_n, ' ' order by from_n) from deed.job_queue where run_id = $1::text::uuid`, first.Run), "1-2")
+}
+
+// A run that is there is the repeat's, whatever has changed since it was made: it is not judged as one that is yet to be made.
+func TestContract_C1_ARepeatIsNotJudgedAnew(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	app, owner := db.Pool(pgtest.App), db.Pool(pgtest.Owner)
+	db.Providers(t, "fake", "mail")
+	ann, bob, eve := "", "", ""
+	for name, id := range map[string]*string{"ann": &ann, "bob": &bob, "eve": &eve} {
+		*id = pgtest.One[string](t, app, `select id::text from deed.upsert_contacts('{1}', '{external_id}', array[$1::text], array['{}'::jsonb])`, name)
+	}
+	f := read(t, strings.Replace(spring, "address: email,", "address: email, contact: who,", 1)+"zone: Europe/Paris\n")
+	people := "email,who,name,city,tz\nann@example.com," + ann + ",Ann,Lyon,\nbob@example.com," + bob + ",Bob,Lyon,\neve@example.com," + eve + ",Eve,Lyon,\n"
+	refuses := func(_ context.Context, from, _ string) (error, error) {
+		return errors.New(from + " is not allowed"), nil
+	}
+	at := time.Now().Add(time.Hour)
+	deploy := func(opts file.Options) (file.Deployed, error) {
+		t.Helper()
+		if opts.Audience == "" {
+			opts.Source = rows(t, f, people)
+		}
+		opts.At = at
+		if _, err := f.Check(t.Context(), db.Pool(pgtest.App), opts); err != nil {
+			return file.Deployed{}, err
+		}
+		return f.Deploy(t.Context(), db.Pool(pgtest.App), opts)
+	}
+	first, err := deploy(file.Options{})
+	if err != nil || !first.New {
+		t.Fatalf("%+v %v", first, err)
+	}
+	named, err := deploy(file.Options{Audience: first.Loaded.Audience})
+	if err != nil || named.Run != first.Run {
+		t.Errorf("to the audience itself, with a zone that is not of this run: %+v %v, want run %s", named, err, first.Run)
+	}
+	db.Exec(t, pgtest.App, `select deed.merge_contacts($1::text::uuid, $2::text::uuid, 'the same')`, bob, ann)
+	db.Exec(t, pgtest.Admin, `select deed.erase_contact($1::text::uuid, 'asked to', 'ann')`, eve)
+	db.Exec(t, pgtest.Owner, `update deed.providers set verified_domains = '{other.example}'`)
+	for range 2 {
+		again, err := deploy(file.Options{Sender: refuses})
+		if err != nil || again.New || again.Run != first.Run {
+			t.Errorf("again: %+v %v, want run %s", again, err, first.Run)
+		}
+		if again, err = deploy(file.Options{Audience: first.Loaded.Audience, Sender: refuses}); err != nil || again.New || again.Run != first.Run {
+			t.Errorf("again, to the audience itself: %+v %v, want run %s", again, err, first.Run)
+		}
+	}
+	_, err = deploy(file.Options{RequestID: "another", Sender: refuses})
+	for _, why := range []string{"unverified_domain:", "no_sender:"} {
+		if err == nil || !strings.Contains(err.Error(), why) {
+			t.Errorf("another request: %v, want %s", err, why)
+		}
+	}
+	if err != nil && strings.Contains(err.Error(), "people.csv:") {
+		t.Errorf("rows that were loaded are judged anew: %v", err)
+	}
+	f.Request.Zone = "Mars/Olympus"
+	if _, err := deploy(file.Options{RequestID: "another"}); err == nil || !strings.Contains(err.Error(), "Mars/Olympus") {
+		t.Errorf("a zone that nobody knows: %v", err)
+	}
+	want(t, "runs", pgtest.One[int](t, owner, `select count(*)::int from deed.campaign_runs`), 1)
 }
 
 // What is read again may be others, or in another order: without a request id it is refused before anything is stored, and
