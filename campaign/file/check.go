@@ -63,8 +63,11 @@ type Checked struct {
 	Missing []Missing `json:"missing"`
 }
 
-// mostProblems is how many rows an error names.
-const mostProblems = 100
+// mostProblems is how many rows an error names, and mostAgain at how many is looked for those that were left out before.
+const (
+	mostProblems = 100
+	mostAgain    = 100_000
+)
 
 // Check says what would keep the campaign from being deployed, all at once, and stores nothing: rows that cannot be
 // read, templates that make nothing of some members' data, and the preconditions (C8), which the
@@ -105,7 +108,8 @@ type trial struct {
 	rows     []row // the sample
 	made     bool  // the request has made its run: what would keep another from being made is nothing to it
 	problems []problem
-	more     int // that are not in problems
+	bad      int64 // rows that are no members
+	more     int   // that are not in problems
 	missing  []Missing
 }
 
@@ -143,7 +147,7 @@ func (t *trial) err(op string) error {
 
 // badRow is a row that is no member.
 func (t *trial) badRow(line int, why string) {
-	if !t.opts.IgnoreBad {
+	if t.bad++; !t.opts.IgnoreBad {
 		t.rowProblem(line, "%s", why)
 	}
 }
@@ -289,13 +293,24 @@ func (t *trial) deploy(ctx context.Context, db DB) error {
 	}
 	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
 	opts := t.opts
-	if opts.Audience, err = t.loaded(ctx, tx); err != nil {
+	loaded, err := t.loaded(ctx, tx)
+	if err != nil {
 		return err
 	}
+	if loaded.Ready {
+		opts.Audience = loaded.ID
+	}
+	again := loaded.LeftOut > 0 && !opts.IgnoreBad
 	req, err := t.file.put(ctx, tx, opts)
+	sample := ""
+	if err == nil && (again || req.Audience == "") {
+		sample, err = t.audience(ctx, tx, again)
+	}
 	if err == nil && req.Audience == "" {
-		req.ID = "check " + uuid.New().String() // the run of this request has another audience than the sample
-		req.Audience, err = t.audience(ctx, tx)
+		req.ID, req.Audience = "check "+uuid.New().String(), sample // the run of this request has another audience than the sample
+	}
+	if err == nil && again && t.bad < loaded.LeftOut {
+		t.problem(0, fmt.Errorf("%s: %d of its rows are bad", opts.Source.Name, loaded.LeftOut))
 	}
 	if err == nil {
 		err = t.request(ctx, tx, req)
@@ -307,21 +322,16 @@ func (t *trial) deploy(ctx context.Context, db DB) error {
 	return err
 }
 
-// loaded is the id of the audience that is ready: the one that was said, or the one that was made of the rows; "" for none.
-func (t *trial) loaded(ctx context.Context, tx pgx.Tx) (string, error) {
+// loaded is the audience that was made of the rows, or has been begun; nobody's, where there is none.
+func (t *trial) loaded(ctx context.Context, tx pgx.Tx) (*campaign.Audience, error) {
 	if t.opts.Source == nil {
-		return t.opts.Audience, nil
+		return &campaign.Audience{}, nil
 	}
 	a, channel, err := campaign.FindAudience(ctx, tx, t.opts.Scope, t.opts.Source.audience())
-	switch {
-	case deed.CodeOf(err) == deed.NotFound:
-		return "", nil
-	case err != nil:
-		return "", err
-	case !a.Ready || channel != t.file.Request.Channel:
-		return "", nil
+	if deed.CodeOf(err) == deed.NotFound || err == nil && channel != t.file.Request.Channel {
+		return &campaign.Audience{}, nil
 	}
-	return a.ID, nil
+	return a, err
 }
 
 // request makes the run of a request, or finds it. The zone of the file, too, is looked at where nothing of this run goes by it.
@@ -344,37 +354,57 @@ func (t *trial) request(ctx context.Context, tx pgx.Tx, req campaign.Request) er
 	return err
 }
 
-// audience makes one of the sample, without those that are no members, which it notes.
-func (t *trial) audience(ctx context.Context, tx pgx.Tx) (string, error) {
+// audience makes one of the sample, or of all rows, without those that are no members, which it notes.
+func (t *trial) audience(ctx context.Context, tx pgx.Tx, all bool) (string, error) {
 	a, err := campaign.OpenAudience(ctx, tx, t.opts.Scope, "check "+uuid.New().String(), t.file.Request.Channel)
 	if err != nil {
 		return "", err
 	}
-	rows := slices.Clone(t.rows)
-	if t.opts.Source == nil {
-		rows = []row{{Address: nobody[t.file.Request.Channel]}}
+	switch {
+	case t.opts.Source == nil:
+		err = t.add(ctx, tx, a, []row{{Address: nobody[t.file.Request.Channel]}})
+	case all:
+		err = t.addAll(ctx, tx, a)
+	default:
+		err = t.add(ctx, tx, a, slices.Clone(t.rows))
 	}
+	if err != nil {
+		return "", err
+	}
+	return a.ID, a.Finish(ctx, tx)
+}
+
+// addAll adds all rows, until as many are bad as are named.
+func (t *trial) addAll(ctx context.Context, tx pgx.Tx, a *campaign.Audience) error {
+	var batch []row
+	n := 0
+	err := t.opts.Source.each(0, func(r row) (more bool, err error) {
+		if n++; r.Bad == "" {
+			batch = append(batch, r)
+		}
+		if len(batch) == 1000 {
+			err = t.add(ctx, tx, a, batch)
+			batch = nil
+		}
+		return len(t.problems) < mostProblems && n < mostAgain, err
+	})
+	if err != nil {
+		return err
+	}
+	return t.add(ctx, tx, a, batch)
+}
+
+// add adds those rows that are members, and notes the others.
+func (t *trial) add(ctx context.Context, tx pgx.Tx, a *campaign.Audience, rows []row) error {
 	for len(rows) > 0 {
-		inner, err := tx.Begin(ctx) // what is refused ends it
-		if err != nil {
-			return "", err
-		}
-		if err = a.Add(ctx, inner, members(rows)...); err == nil {
-			if err := inner.Commit(ctx); err != nil {
-				return "", err
-			}
-			break
-		}
-		if back := inner.Rollback(ctx); back != nil {
-			return "", errors.Join(err, back)
-		}
+		err := pgx.BeginFunc(ctx, tx, func(inner pgx.Tx) error { return a.Add(ctx, inner, members(rows)...) }) // what is refused ends it
 		of, ok := errors.AsType[*campaign.MembersError](err)
 		if !ok {
-			return "", err
+			return err
 		}
 		refused := map[int]bool{}
 		for _, m := range of.Members {
-			if at := int(m.N) - 1; at >= 0 && at < len(rows) {
+			if at := int(m.N - a.Members - 1); at >= 0 && at < len(rows) {
 				if deed.CodeOf(err) == deed.Invalid {
 					t.badRow(rows[at].Line, m.Problem)
 				} else {
@@ -384,7 +414,7 @@ func (t *trial) audience(ctx context.Context, tx pgx.Tx) (string, error) {
 			}
 		}
 		if len(refused) == 0 {
-			return "", err
+			return err
 		}
 		kept := rows[:0:0]
 		for i, r := range rows {
@@ -394,7 +424,7 @@ func (t *trial) audience(ctx context.Context, tx pgx.Tx) (string, error) {
 		}
 		rows = kept
 	}
-	return a.ID, a.Finish(ctx, tx)
+	return nil
 }
 
 // nobody is who stands for an audience that was not said.

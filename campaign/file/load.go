@@ -15,7 +15,7 @@ import (
 // LoadOptions tune [Source.Load]. The zero value works.
 type LoadOptions struct {
 	// LeaveOut has bad rows left out. By default all others are loaded, and the audience is not made
-	// ready.
+	// ready; one that is, without some of these rows, is refused.
 	LeaveOut bool
 	// Batch is how many rows a transaction takes, up to 10,000. Default 1000.
 	Batch int
@@ -58,15 +58,17 @@ func (s *Source) Load(ctx context.Context, db deed.DB, scope campaign.Scope, cha
 	if l.to, err = campaign.OpenAudience(ctx, db, scope, s.audience(), channel); err != nil {
 		return Loaded{}, err
 	}
-	if l.to.Ready {
-		return l.loaded(), nil
-	}
-	if err := l.run(ctx); err != nil {
-		return l.loaded(), fmt.Errorf("%s: %d of %d rows are loaded, and the same again goes on there: %w", s.Name, l.to.Read, s.Rows, err)
+	if !l.to.Ready {
+		if err := l.run(ctx); err != nil {
+			return l.loaded(), fmt.Errorf("%s: %d of %d rows are loaded, and the same again goes on there: %w", s.Name, l.to.Read, s.Rows, err)
+		}
 	}
 	if l.to.LeftOut > 0 && !opts.LeaveOut {
 		return l.loaded(), &deed.Error{Op: "load audience", Code: deed.Invalid, Err: fmt.Errorf(
 			"%s: %d of %d rows are bad, and nobody is written to: mend them, or have them left out (--leave-out-bad)", s.Name, l.to.LeftOut, s.Rows)}
+	}
+	if l.to.Ready {
+		return l.loaded(), nil
 	}
 	if err := l.to.Finish(ctx, db); err != nil {
 		return l.loaded(), err

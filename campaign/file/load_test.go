@@ -82,6 +82,51 @@ func TestLoad_BadLines(t *testing.T) {
 	}
 }
 
+// Rows that were left out once are so only for who says so, whenever: everybody else is told of them, with their lines.
+func TestLoad_LeftOutForWhoSaysSo(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	db.Providers(t, "fake", "mail")
+	f := read(t, spring)
+	other := read(t, strings.Replace(spring, "spring is here", "it is spring", 1))
+	deploy := func(f *file.File, text string, leaveOut bool) (file.Deployed, error) {
+		t.Helper()
+		opts := file.Options{Source: rows(t, f, text), IgnoreBad: leaveOut, Sample: 1, Load: file.LoadOptions{LeaveOut: leaveOut, Batch: 2}}
+		_, checked := f.Check(t.Context(), db.Pool(pgtest.App), opts)
+		d, err := f.Deploy(t.Context(), db.Pool(pgtest.App), opts)
+		if (checked == nil) != (err == nil) {
+			t.Errorf("a check says %v, and a deployment %v", checked, err)
+		}
+		return d, errors.Join(checked, err)
+	}
+	named := func(what string, err error, of string) {
+		t.Helper()
+		for _, why := range []string{"people.csv:3: its address is none", "people.csv:4: extraneous or missing", "people.csv:5: its zone is not", "people.csv:6: has the contact of member 1", "people.csv:8: 2 fields", "5 of " + of + " rows are bad"} {
+			if deed.CodeOf(err) != deed.Invalid || !strings.Contains(err.Error(), why) {
+				t.Errorf("%s: %v, want %s", what, err, why)
+			}
+		}
+	}
+	first, err := deploy(f, bad, true)
+	if err != nil || !first.New || first.Loaded.LeftOut != 5 {
+		t.Fatalf("%+v %v", first, err)
+	}
+	_, err = deploy(other, bad, false)
+	named("another campaign to the same rows", err, "7")
+	_, err = deploy(f, bad, false)
+	named("the same without saying so", err, "7")
+	if again, err := deploy(f, bad, true); err != nil || again.New || again.Run != first.Run {
+		t.Errorf("the same: %+v %v, want run %s", again, err, first.Run)
+	}
+	text := bad + "gus@example.com,Gus,Lyon,\n"
+	if _, err = f.Deploy(t.Context(), db.Pool(pgtest.App), file.Options{Source: rows(t, f, text)}); deed.CodeOf(err) != deed.Invalid {
+		t.Errorf("a load that is refused: %v", err)
+	}
+	_, err = deploy(f, text, false)
+	named("a load that was refused", err, "8")
+	want(t, "runs", pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*)::int from deed.campaign_runs`), 1)
+}
+
 // A line that PostgreSQL cannot hold, or whose contact is no id, is as bad as any other, and stands in nobody's way.
 func TestLoad_WhatCannotBeHeld(t *testing.T) {
 	t.Parallel()

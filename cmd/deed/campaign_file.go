@@ -223,7 +223,7 @@ func deployCampaign(cmd *cobra.Command, f *file.File, pool *pgxpool.Pool, to fil
 	if to.Source != nil {
 		name = to.Source.Name
 	}
-	shown := newProgress(cmd, name, "deed campaign check names those before")
+	shown := newProgress(cmd, name, "Mended, the next ones are named")
 	to.IgnoreBad = to.Load.LeaveOut
 	checked, err := f.Check(ctx, pool, to)
 	noteMissing(cmd, checked)
