@@ -286,7 +286,7 @@ func TestQuery(t *testing.T) {
 		t.Errorf("%+v %v", got, err)
 	}
 	want(t, "the names", pgtest.One[string](t, db.Pool(pgtest.Owner), `select string_agg(data ->> 'name', ' ' order by n) from deed.audience_members`), "1 2 3")
-	if s, err = f.Query(t.Context(), conn, "people.sql", "select 'p' || n || '@example.com' as email from generate_series(1, 3) n ORDER\nBY n desc"); err != nil {
+	if s, err = f.Query(t.Context(), conn, "people.sql", "select 'p' || n || '@example.com' as email, null as name, null as city, null as tz from generate_series(1, 3) n ORDER\nBY n desc"); err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = s.Close() }()
@@ -295,17 +295,57 @@ func TestQuery(t *testing.T) {
 	}
 	db.Exec(t, pgtest.Owner, `create table deed.mine (n int); create function deed.writes() returns int language sql as 'insert into deed.mine values (1) returning n'`)
 	for sql, problem := range map[string]string{
-		`delete from deed.contacts returning 1`: "syntax error",
-		`select deed.writes() as email`:         "read-only",
-		`select 1; select 2`:                    "syntax error",
-		`select * from nowhere`:                 `relation "nowhere" does not exist`,
-		`select 'a@b.example' as email, 1 / (n - 2) from generate_series(1, 3) n`: "division by zero",
+		`delete from deed.contacts returning 1`:                                 "syntax error",
+		`select deed.writes() as email, null as name, null as city, null as tz`: "read-only",
+		`select 1; select 2`:    "syntax error",
+		`select * from nowhere`: `relation "nowhere" does not exist`,
+		`select 'a@b.example' as email, 1 / (n - 2) as name, null as city, null as tz from generate_series(1, 3) n`: "division by zero",
 	} {
 		if _, err := f.Query(t.Context(), conn, "people.sql", sql); deed.CodeOf(err) != deed.Invalid || !strings.Contains(err.Error(), problem) {
 			t.Errorf("%s: %v, want %s", sql, err, problem)
 		}
 	}
 	db.Exec(t, pgtest.Owner, `drop function deed.writes(); drop table deed.mine`)
+}
+
+// The columns of a query are looked at as those of a CSV file: each that is asked for must be there, and once.
+func TestQuery_Columns(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	db.Providers(t, "fake", "mail")
+	conn := db.Conn(t, pgtest.Owner)
+	const one = `select 'ann@example.com' as email, 'Ann' as name, 'Lyon' as city, 'Europe/Paris' as tz`
+	byContact := strings.Replace(spring, "address: email,", "contact: who,", 1)
+	for _, c := range []struct{ file, sql, problem string }{
+		{spring, one, ""},
+		{spring, `select q.*, 'eve@example.com' as email from (` + one + `) q`, `column 5 is called "email", as column 1 is`},
+		{spring, `select email, name, city, tz as timezone from (` + one + `) q`, `no column is called "tz"`},
+		{spring, `select email as mail, name, city, tz from (` + one + `) q`, `no column is called "email"`},
+		{spring, `select email, name, tz from (` + one + `) q -- no city`, `no column is called "city"`},
+		{spring, `select email, city as town from (` + one + `) q where false`, `no column is called "name"`},
+		{byContact, one, `no column is called "who"`},
+		{byContact, `select null as who, name, city, tz from (` + one + `) q;`, ""},
+	} {
+		s, err := read(t, c.file).Query(t.Context(), conn, "people.sql", c.sql)
+		if s != nil {
+			_ = s.Close()
+		}
+		if (err == nil) != (c.problem == "") || err != nil && (deed.CodeOf(err) != deed.Invalid || !strings.Contains(err.Error(), c.problem)) {
+			t.Errorf("%s: %v, want %q", c.sql, err, c.problem)
+		}
+	}
+	f := read(t, strings.Replace(spring, ", data: [name, city]", "", 1))
+	for city, problem := range map[string]string{"city": "", "town": "undefined name contact.city: there is contact.name, contact.town, unsubscribe_url"} {
+		s, err := f.Query(t.Context(), conn, "people.sql", `select email, name, tz, city as `+city+` from (`+one+`) q`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = f.Check(t.Context(), db.Pool(pgtest.App), file.Options{Source: s})
+		if (err == nil) != (problem == "") || err != nil && !strings.Contains(err.Error(), problem) {
+			t.Errorf("without a list of data, and with %s: %v, want %q", city, err, problem)
+		}
+		_ = s.Close()
+	}
 }
 
 // A segment are the contacts of the tenant that its predicate chooses, once each, with the data that the campaign takes.

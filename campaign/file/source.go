@@ -113,20 +113,25 @@ func (s *Source) each(from int64, fn func(row) (bool, error)) error {
 // Read reads the rows of a CSV or NDJSON file; format is "csv" or "ndjson", "" by the name. A row that
 // cannot be read is a bad one. Errors: [deed.Invalid], for columns that it does not have, too.
 func (f *File) Read(ctx context.Context, in io.Reader, name, format string) (*Source, error) {
+	rows, err := importer.NewRows(in, name, importer.RowOptions{Fields: f.asked(), Format: format})
+	if err != nil {
+		return nil, err
+	}
+	return f.gather(ctx, name, rows.Fields(), rows.Next)
+}
+
+// asked are the columns that rows must have.
+func (f *File) asked() []string {
 	var want []string
 	for _, c := range append([]string{f.Columns.Address, f.Columns.Contact, f.Columns.Zone}, f.Columns.Data...) {
-		if c != "" {
+		if c != "" && !slices.Contains(want, c) {
 			want = append(want, c)
 		}
 	}
 	if f.Columns.Contact != "" { // they are known by that; an address they may have
 		want = slices.DeleteFunc(want, func(c string) bool { return c == f.Columns.Address })
 	}
-	rows, err := importer.NewRows(in, name, importer.RowOptions{Fields: want, Format: format})
-	if err != nil {
-		return nil, err
-	}
-	return f.gather(ctx, name, rows.Fields(), rows.Next)
+	return want
 }
 
 // ordered finds that a query says an order, if only of a part of it.
@@ -135,22 +140,27 @@ var ordered = regexp.MustCompile(`(?i)\border\s+by\b`)
 // Query reads the rows of a query, on any PostgreSQL: conn need not be of deed's database. It
 // runs in a transaction that may only read; rows are streamed, and where the query says no order by they are
 // sorted by what they are, so that the same rows are the same audience. Errors: [deed.Invalid] for a
-// query that fails.
+// query that fails, that lacks a column, or has one twice.
 func (f *File) Query(ctx context.Context, conn *pgx.Conn, name, sql string) (s *Source, err error) {
 	const op = "read audience"
 	err = pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+		sql := strings.TrimRight(sql, "; \t\r\n") + "\n" // which ends a comment
+		columns, err := f.columns(ctx, tx, sql)
+		if err != nil {
+			return err
+		}
 		order := ""
 		if !ordered.MatchString(sql) {
 			order = " order by 1"
 		}
-		// Each row as JSON, whatever its types are. The line feed ends a comment.
-		rows, err := tx.Query(ctx, `select row_to_json(q)::text collate "C" from (`+strings.TrimRight(sql, "; \t\r\n")+"\n) q"+order, pgx.QueryExecModeExec)
+		// Each row as JSON, whatever its types are.
+		rows, err := tx.Query(ctx, `select row_to_json(q)::text collate "C" from (`+sql+") q"+order, pgx.QueryExecModeExec)
 		if err != nil {
 			return err
 		}
 		defer rows.Close()
 		n := 0
-		s, err = f.gather(ctx, name, nil, func() (json.RawMessage, int, error) {
+		s, err = f.gather(ctx, name, columns, func() (json.RawMessage, int, error) {
 			if !rows.Next() {
 				if err := rows.Err(); err != nil {
 					return nil, 0, err
@@ -172,6 +182,31 @@ func (f *File) Query(ctx context.Context, conn *pgx.Conn, name, sql string) (s *
 		return nil, &deed.Error{Op: op, Code: deed.Invalid, Err: fmt.Errorf("%s: %w", name, err)}
 	}
 	return s, nil
+}
+
+// columns are those of a query. They must be each once, as they are the fields of an object.
+func (f *File) columns(ctx context.Context, tx pgx.Tx, sql string) ([]string, error) {
+	rows, err := tx.Query(ctx, "select * from ("+sql+") q limit 0", pgx.QueryExecModeExec)
+	if err != nil {
+		return nil, err
+	}
+	rows.Close()
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	columns, errs := []string{}, []error(nil)
+	for i, c := range rows.FieldDescriptions() {
+		if first := slices.Index(columns, c.Name); first >= 0 {
+			errs = append(errs, fmt.Errorf("column %d is called %q, as column %d is", i+1, c.Name, first+1))
+		}
+		columns = append(columns, c.Name)
+	}
+	for _, c := range f.asked() {
+		if !slices.Contains(columns, c) {
+			errs = append(errs, fmt.Errorf("no column is called %q", c))
+		}
+	}
+	return columns, errors.Join(errs...)
 }
 
 // gather reads rows until [io.EOF]. columns are all that there are, as far as that is known.
