@@ -79,6 +79,28 @@ func TestCheck_ColumnsOfTheFile(t *testing.T) {
 	}
 }
 
+// A column with a point in its name is data that no template can ask for, and stands in no other's way.
+func TestCheck_AColumnWithAPoint(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	db.Providers(t, "fake", "mail")
+	const csv = "email,tz,name,city,Nr.,Mr./Mrs.,addr.city,.\nann@example.com,,Ann,Lyon,7,Mrs.,Paris,x\n"
+	f := read(t, strings.Replace(spring, ", data: [name, city]", "", 1))
+	if _, err := f.Check(t.Context(), db.Pool(pgtest.App), file.Options{Source: rows(t, f, csv)}); err != nil {
+		t.Error(err)
+	}
+	d, err := f.Deploy(t.Context(), db.Pool(pgtest.App), file.Options{Source: rows(t, f, csv)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want(t, "the data", pgtest.One[string](t, db.Pool(pgtest.Owner), `select data ->> 'Nr.' from deed.audience_members where audience_id = $1::text::uuid`, d.Loaded.Audience), "7")
+	f = read(t, strings.NewReplacer(", data: [name, city]", "", "{{ contact.name }}, spring", "{{ contact.addr.city }}, spring").Replace(spring))
+	_, err = f.Check(t.Context(), db.Pool(pgtest.App), file.Options{Source: rows(t, f, csv)})
+	if err == nil || !strings.Contains(err.Error(), "undefined name contact.addr.city: there is contact.city, contact.name, unsubscribe_url") {
+		t.Errorf("it is asked for: %v", err)
+	}
+}
+
 // The same file to the same people is the same run, at whatever moment; anything else in it is another.
 func TestContract_C1_SameFileSameRun(t *testing.T) {
 	t.Parallel()

@@ -268,7 +268,9 @@ func (f *File) bind(columns []string) (needs []string, err error) {
 	if columns != nil {
 		names = []string{"unsubscribe_url"}
 		for _, c := range columns {
-			names = append(names, "contact."+c)
+			if !strings.Contains(c, ".") { // which a template takes for a way into it
+				names = append(names, "contact."+c)
+			}
 		}
 	}
 	var errs []error
