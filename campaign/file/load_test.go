@@ -348,6 +348,40 @@ func TestQuery_Columns(t *testing.T) {
 	}
 }
 
+// A query is read by its letters, whatever the encoding of its database.
+func TestQuery_OfAnotherEncoding(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	name := "latin_" + db.Name()
+	db.Exec(t, pgtest.Owner, `create database `+name+` template template0 encoding 'LATIN1' locale 'C'`)
+	cfg := db.Pool(pgtest.Owner).Config().ConnConfig
+	cfg.Database = name
+	conn, err := pgx.ConnectConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = conn.Close(context.Background())
+		db.Exec(t, pgtest.Owner, `drop database `+name+` with (force)`)
+	})
+	f := read(t, strings.NewReplacer("city]", "Größe]", "text: spring.txt", "text: sms.txt").Replace(spring))
+	s, err := f.Query(t.Context(), conn, "people.sql", `select v.name || '@example.com' as email, v.city as name, v.city as "Größe", null as tz
+		from (values ('ann', 'Orl' || chr(233) || 'ans'), ('bob', 'Lyon'), ('eve', 'Besan' || chr(231) || 'on')) v (name, city) where v.city <> 'Orléans' order by v.name desc`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	want(t, "the rows", s.Rows, 2)
+	m, err := s.Member(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want(t, "the first", m.Address+" "+string(m.Data), `eve@example.com {"name":"Besançon","Größe":"Besançon"}`)
+	if _, err := f.Query(t.Context(), conn, "people.sql", `select '東京' as email`); deed.CodeOf(err) != deed.Invalid || !strings.Contains(err.Error(), "no equivalent") {
+		t.Errorf("a letter that the database does not have: %v", err)
+	}
+}
+
 // A segment are the contacts of the tenant that its predicate chooses, once each, with the data that the campaign takes.
 func TestContacts(t *testing.T) {
 	t.Parallel()

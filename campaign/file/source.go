@@ -144,6 +144,10 @@ var ordered = regexp.MustCompile(`(?i)\border\s+by\b`)
 func (f *File) Query(ctx context.Context, conn *pgx.Conn, name, sql string) (s *Source, err error) {
 	const op = "read audience"
 	err = pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+		// Else it is read, and answers, by the letters of its database.
+		if _, err := tx.Exec(ctx, `set local client_encoding to 'UTF8'`); err != nil {
+			return err
+		}
 		sql := strings.TrimRight(sql, "; \t\r\n") + "\n" // which ends a comment
 		columns, err := f.columns(ctx, tx, sql)
 		if err != nil {
