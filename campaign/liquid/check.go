@@ -55,6 +55,8 @@ type checker struct {
 
 	line     int
 	html     htmlState
+	tail     string // the text before a tag, of HTML
+	trimming bool   // a tag trims what follows it
 	blocks   []block
 	skipping string // comment or raw, while in one
 	skipFrom int
@@ -91,6 +93,9 @@ func (c *checker) check(source string) error {
 			t.Args = "" // the library takes the - of {% else -%} for an argument
 		}
 		before, commented := c.html, c.skipping == "comment"
+		if !commented {
+			c.seam(t)
+		}
 		c.token(t)
 		if !commented || c.skipping == "" { // what is within a comment trims nothing; its two tags do
 			c.whitespace(t, before)
@@ -163,6 +168,21 @@ func (c *checker) whitespace(t parser.Token, before htmlState) {
 			return
 		}
 	}
+	c.trimming = c.trimming || t.Source[len(t.Source)-3] == '-'
+}
+
+// seam refuses a tag that parts what is read as one.
+func (c *checker) seam(t parser.Token) {
+	if c.kind != HTML || t.Type == parser.TextTokenType || c.skipping == "raw" && t.Name != "endraw" {
+		return
+	}
+	if t.Source[2] == '-' {
+		c.tail = strings.TrimSpace(c.tail)
+	}
+	if piece := c.html.parted(c.tail); piece != "" {
+		c.problemf("%s is parted by a tag: write it in one piece", piece)
+	}
+	c.tail = ""
 }
 
 // mayFollowCase reports whether a token may stand before the first when.
@@ -204,6 +224,14 @@ func (c *checker) text(text string) {
 	if c.kind != HTML {
 		return
 	}
+	begins := text
+	if c.trimming {
+		begins = strings.TrimSpace(text)
+	}
+	if c.html.mode == inComment && endsComment.MatchString(begins) {
+		c.problemf("%s behind a tag is what might end a comment: write --> in one piece, or begin with something else", endsComment.FindString(begins))
+	}
+	c.tail, c.trimming = text, false
 	from := c.line
 	for line := range strings.Lines(text) {
 		c.problem(c.html.text(line))
@@ -249,6 +277,8 @@ func (c *checker) output(t parser.Token) {
 	tokens, p.last = c.finals(tokens)
 	if p.captured = c.kind == HTML && len(tokens) == 1 && tokens[0].kind == tokenName && c.captured(tokens[0].text); !p.captured {
 		c.noCaptures(tokens)
+	} else if c.html.mode == inElement {
+		p.place = placeAttr // it may have the element's end
 	}
 	if paths := names(tokens); len(paths) == 1 && len(filtersIn(tokens)) == 0 && c.given.object(paths[0]) {
 		c.problemf("%s is an object: write a field of it", strings.Join(paths[0], "."))

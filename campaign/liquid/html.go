@@ -1,7 +1,9 @@
 package liquid
 
 import (
+	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 )
 
@@ -130,6 +132,9 @@ func (h *htmlState) step(s string) (int, error) {
 		if strings.HasPrefix(s, "-->") {
 			h.mode = inText
 			return 3, nil
+		}
+		if strings.HasPrefix(s, "--!>") {
+			return 0, errors.New("--!> ends a comment for some: write -->")
 		}
 	case inMarkup:
 		if c == '>' {
@@ -333,6 +338,27 @@ func (h htmlState) inTag() bool {
 	}
 	return false
 }
+
+// parted is what text ends with, if that is the beginning of what ends the element, or begins a comment.
+func (h htmlState) parted(text string) string {
+	i := strings.LastIndexByte(text, '<')
+	if i < 0 {
+		return ""
+	}
+	piece := text[i:]
+	begins := func(whole string) bool {
+		return len(piece) <= len(whole) && strings.EqualFold(piece, whole[:len(piece)])
+	}
+	switch {
+	case h.mode != inElement && h.mode != inCode && h.mode != inMarkup:
+	case h.mode != inMarkup && begins("</"+h.elem), (h.mode == inMarkup || h.elem == "script") && begins("<!--"):
+		return piece
+	}
+	return ""
+}
+
+// endsComment finds what ends a comment, if what stands before it has the rest of -->.
+var endsComment = regexp.MustCompile(`^-?!?>`)
 
 // trims reports whether whitespace may be left out where the state is.
 func (h htmlState) trims() bool {

@@ -129,6 +129,45 @@ func TestHTML_RefusesDataInCode(t *testing.T) {
 	}
 }
 
+// What ends a comment or an element is seen in one piece, or not at all: a tag that parts it, or whitespace control that joins
+// it, would have the template stand elsewhere than a browser does.
+func TestHTML_RefusesWhatATagParts(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ source, want string }{
+		{`<style></sty{% assign y = 1 %}le><a onclick="</style>{{ contact.name }}">`, "</sty is parted by a tag"},
+		{`<style></STYLE{% assign y = 1 %}><a onclick="</style>{{ contact.name }}">`, "</STYLE is parted by a tag"},
+		{`<style></ {%- assign y = 1 %}style><a onclick="</style>{{ contact.name }}">`, "</ is parted by a tag"},
+		{`<style>< {%- comment %}{% endcomment %}/style><a onclick="</style>{{ contact.name }}">`, "< is parted by a tag"},
+		{`<style>{% raw %}</{% endraw %}style><a onclick="</style>{{ contact.name }}">`, "</ is parted by a tag"},
+		{`<title></titl{% assign y = 1 %}e><script>{{ contact.name }}</script></title>`, "</titl is parted by a tag"},
+		{`<title>a <{{ contact.name }}</title>`, "< is parted by a tag"},
+		{`<script><!{% assign y = 1 %}-- <script></script>{{ contact.name }}`, "<! is parted by a tag"},
+		{`<!{% assign y = 1 %}-- > <title>--><script>{{ contact.name }}</script></title>`, "<! is parted by a tag"},
+		{`<!- {%- assign y = 1 %}- > <title>--><script>{{ contact.name }}</script></title>`, "<!- is parted by a tag"},
+		{`<!-- -{% assign y = 1 %}-><a onclick="-->{{ contact.name }}">`, "what might end a comment"},
+		{`<!-- -- {%- assign y = 1 %}> <script>//--> {{ contact.name }}</script>`, "what might end a comment"},
+		{`<!-- --{% assign y = 1 -%}{% assign y = 2 %} > <script>//--> {{ contact.name }}</script>`, "what might end a comment"},
+		{`<!-- --{% comment %}{% endcomment -%} !> <script>//--> {{ contact.name }}</script>`, "what might end a comment"},
+		{`<!--{% if contact.n %}{% endif %}><script>//--> {{ contact.name }}</script>`, "what might end a comment"},
+		{`<!-- --!><script>//--> {{ contact.name }}</script>`, "--!> ends a comment"},
+	} {
+		if got := problems(t, liquid.HTML, c.source); !strings.Contains(got, c.want) {
+			t.Errorf("%s\n got %s\nwant %s", c.source, got, c.want)
+		}
+	}
+	for _, c := range []struct{ source, want string }{
+		{`<!--{% if contact.n %} a - {%- endif %} b > c -{% if contact.n %}d{% endif %}-->{{ contact.n }}`, `<!-- a - b > c -d-->3`},
+		{`<!--{%- comment -%} x {%- endcomment -%}-->{{ contact.n }}`, `<!---->3`},
+		{`<style>a < {% if contact.n %}b{% endif %} </b {% if contact.n %}x{% endif %}</style>{{ contact.n }}`, `<style>a < b </b x</style>3`},
+		{`<title>{{ contact.n }} < {{ contact.n }}</title><!doctype {% if contact.n %}x{% endif %}>{{ contact.n }}`, `<title>3 < 3</title><!doctype x>3`},
+		{`{% capture x %}</title><b>&amp;{{ odd }}</b>{% endcapture %}<title>{{ x }}</title>`, `<title>&lt;/title&gt;&lt;b&gt;&amp;&lt;Tom &amp; &#34;Jerry&#34;&gt;&#39;&lt;/b&gt;</title>`},
+	} {
+		if got := rendered(t, liquid.HTML, c.source); got != c.want {
+			t.Errorf("%s\n got %s\nwant %s", c.source, got, c.want)
+		}
+	}
+}
+
 // What only somebody's data show is an error of theirs.
 func TestHTML_RefusesLinksAndStyles(t *testing.T) {
 	t.Parallel()
