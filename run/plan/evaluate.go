@@ -96,15 +96,20 @@ func plainNumbers(v any) (_ any, err error) {
 	return v, nil
 }
 
-func (e *expression) eval(vars map[string]any) (ref.Val, error) {
-	v, _, err := e.program.Eval(vars)
-	return v, err
+// eval says what e comes to, and what that cost.
+func (e *expression) eval(vars map[string]any) (v ref.Val, cost uint64, err error) {
+	v, details, err := e.program.Eval(vars)
+	if c := details.ActualCost(); c != nil {
+		cost = *c
+	}
+	return v, cost, err
 }
 
 // field is what stands under a key of a step while it is computed.
 type field struct {
 	vars map[string]any
-	made int // bytes, by its expressions
+	made int    // bytes, by its expressions
+	cost uint64 // of them
 }
 
 // append writes v as JSON.
@@ -157,13 +162,17 @@ func (f *field) append(out []byte, v *value) (_ []byte, err error) {
 var (
 	errTooLarge     = fmt.Errorf("the value is over %d bytes", maxValue)
 	errTooLargeHere = fmt.Errorf("the values are over %d bytes in all", maxField)
+	errTooDearHere  = fmt.Errorf("the values cost over %d in all", fieldLimit)
 )
 
 // compute is what e makes, as JSON; inText, a text as it stands.
 func (f *field) compute(e *expression, inText bool) (made []byte, err error) {
-	v, err := e.eval(f.vars)
+	v, cost, err := e.eval(f.vars)
 	if err != nil {
 		return nil, err
+	}
+	if f.cost += cost; f.cost > fieldLimit {
+		return nil, errTooDearHere
 	}
 	switch s, isText := v.(types.String); {
 	case isText && len(s) > maxValue: // without its escapes

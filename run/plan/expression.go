@@ -15,11 +15,12 @@ import (
 )
 
 // What an expression may be, and may cost: in CEL's units, about one for each operation and
-// for each ten characters that it reads.
+// for each ten characters that it reads, and ten values that it makes or compares (budget).
 const (
 	maxExpression = 4096 // characters
 	maxDepth      = 50   // of its parts in parts
 	costLimit     = 100_000
+	fieldLimit    = 10 * costLimit // of all that stand under a key of a step
 )
 
 // expression is one of CEL.
@@ -65,7 +66,7 @@ func (r *reader) compile(st *Step, text string, line int, path string) (*express
 		return nil, nil
 	}
 	r.references(st, compiled.NativeRep().Expr(), line, path)
-	program, err := env.Program(compiled, cel.CostLimit(costLimit), cel.InterruptCheckFrequency(100))
+	program, err := env.Program(compiled, cel.CostLimit(costLimit), cel.CostTracking(budget{}), cel.CustomDecoratorV2(budgeted))
 	if err != nil {
 		r.Problemf(line, path, "%s", firstLine(err.Error()))
 		return nil, nil
@@ -307,7 +308,7 @@ func (s *Step) Holds(p *Plan, d Data) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	v, err := s.when.eval(vars)
+	v, _, err := s.when.eval(vars)
 	if err != nil {
 		return false, &ConditionError{fmt.Errorf("when: %w", err)}
 	}
