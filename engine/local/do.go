@@ -296,18 +296,29 @@ func (it *item) publish(p *plan.Plan, st *plan.Step, data plan.Data, started tim
 	if m.Type, err = it.text(p, st, data, "type"); err != nil {
 		return err
 	}
-	headers, err := st.Resolve(p, "headers", data)
-	if err == nil && headers != nil {
-		if err = json.Unmarshal(headers, &m.Headers); err != nil {
-			err = &plan.ConditionError{Err: fmt.Errorf("headers: a header is text: %w", err)}
-		}
-	}
-	if err != nil {
+	if m.Headers, err = it.headers(p, st, data); err != nil {
 		return err
 	}
 	it.end = it.completed(nil, started)
 	it.end.message = &m
 	return nil
+}
+
+// headers are those of a message or a request, each a text; nil without some.
+func (it *item) headers(p *plan.Plan, st *plan.Step, data plan.Data) (map[string]string, error) {
+	value, err := st.Resolve(p, "headers", data)
+	if err != nil || value == nil {
+		return nil, err
+	}
+	var computed map[string]json.RawMessage
+	if err := json.Unmarshal(value, &computed); err != nil {
+		return nil, &plan.ConditionError{Err: fmt.Errorf("headers: %w", err)}
+	}
+	headers := map[string]string{}
+	for name, v := range computed {
+		headers[name] = textOf(v)
+	}
+	return headers, nil
 }
 
 // text is what stands under a key, which is a text; "" without one.
@@ -316,9 +327,14 @@ func (it *item) text(p *plan.Plan, st *plan.Step, data plan.Data, key string) (s
 	if err != nil || value == nil {
 		return "", err
 	}
+	return textOf(value), nil
+}
+
+// textOf is a value as a text: one as it is, null as an empty one, and all else, a number, say, as its JSON.
+func textOf(value json.RawMessage) string {
 	var text string
 	if err := json.Unmarshal(value, &text); err != nil {
-		return string(value), nil // a number, say
+		return string(value)
 	}
-	return text, nil
+	return text
 }

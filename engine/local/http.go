@@ -106,7 +106,7 @@ func (it *item) asks(p *plan.Plan, st *plan.Step, data plan.Data) (r asked, err 
 	if err != nil {
 		return r, err
 	}
-	headers, err := st.Resolve(p, "headers", data)
+	headers, err := it.headers(p, st, data)
 	if err != nil {
 		return r, err
 	}
@@ -122,14 +122,8 @@ func (it *item) asks(p *plan.Plan, st *plan.Step, data plan.Data) (r asked, err 
 			r.header.Set("Content-Type", "text/plain; charset=utf-8")
 		}
 	}
-	var said map[string]any
-	if headers != nil {
-		if err := json.Unmarshal(headers, &said); err != nil {
-			return r, &plan.ConditionError{Err: fmt.Errorf("headers: %w", err)}
-		}
-	}
-	for name, value := range said {
-		r.header.Set(name, fmt.Sprint(value))
+	for name, value := range headers {
+		r.header.Set(name, value)
 	}
 	r.header.Set("Idempotency-Key", it.key())
 	return r, nil

@@ -95,6 +95,29 @@ steps:
 		`{"nul": {"status": 200, "body_omitted": true}, "large": {"status": 200, "body_omitted": true}, "order": {"body": {"id": 7, "paid": true}, "status": 200}}`)
 }
 
+// A header is the text of what was computed, as a URL is, of a request and of a message: no number loses a digit.
+func TestEngine_HeadersAreTexts(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	var header http.Header
+	s := newShop(t, func(_ int, _ http.ResponseWriter, r *http.Request) { header = r.Header.Clone() })
+	headers := `{x-n: "${input.n}", x-large: "${input.large}", x-half: "${0.5}", x-yes: "${true}", x-who: "${input.who}", x-none: "${null}", x-text: "n ${input.n}"}`
+	put(t, db, `
+plan: p
+version: "1"
+steps:
+  ask:  {kind: http, url: "`+s.URL+`/", headers: `+headers+`}
+  tell: {kind: publish, after: [ask], topic: told, payload: 1, headers: `+headers+`}
+`)
+	serve(t, db, allowed)
+	id := start(t, db, "a", map[string]any{"n": 1234567, "large": 9007199254740993, "who": map[string]any{"name": "Ann"}})
+	want(t, "the run", ended(t, db, id), "COMPLETED")
+	for name, text := range map[string]string{"x-n": "1234567", "x-large": "9007199254740993", "x-half": "0.5", "x-yes": "true", "x-who": `{"name":"Ann"}`, "x-none": "", "x-text": "n 1234567"} {
+		want(t, "of the request "+name, header.Get(name), text)
+		want(t, "of the message "+name, pgtest.One[string](t, db.Pool(pgtest.Owner), `select headers ->> $1 from deed.log where topic = 'told'`, name), text)
+	}
+}
+
 // A request that was done has succeeded whatever it is answered with: a body that is JSON, and that the database does not take, is left out.
 func TestEngine_RequestsWhoseBodyCannotBeKept(t *testing.T) {
 	t.Parallel()
