@@ -55,7 +55,7 @@ func (p *Plan) variables(d Data) (map[string]any, error) {
 	return map[string]any{"input": input, "params": params, "steps": steps, "secrets": secrets}, nil
 }
 
-// decode keeps whole numbers whole.
+// decode keeps whole numbers whole: an int, or a uint where they are too large for one.
 func decode(data json.RawMessage, otherwise any) (any, error) {
 	if len(data) == 0 {
 		return otherwise, nil
@@ -74,6 +74,9 @@ func plainNumbers(v any) (_ any, err error) {
 	case json.Number:
 		if i, err := v.Int64(); err == nil {
 			return i, nil
+		}
+		if u, err := strconv.ParseUint(string(v), 10, 64); err == nil {
+			return u, nil
 		}
 		f, err := v.Float64()
 		if err != nil {

@@ -10,7 +10,7 @@ import (
 )
 
 var data = plan.Data{
-	Input: json.RawMessage(`{"order": "o-1", "n": 3, "big": 9007199254740993, "list": [1, 2], "who": {"name": "Ann"}}`),
+	Input: json.RawMessage(`{"order": "o-1", "n": 3, "big": 9007199254740993, "vast": 12345678901234567890, "list": [1, 2], "who": {"name": "Ann"}}`),
 	Steps: map[string]plan.Result{
 		"a": {Status: "SUCCESS", Output: json.RawMessage(`{"amount": 12}`)},
 		"b": {Status: "FAILED", Error: json.RawMessage(`{"code": "GONE"}`)},
@@ -31,6 +31,10 @@ func TestStep_Resolve(t *testing.T) {
 		`"no ${input.order}, ${input.n + 1}"`: `"no o-1, 4"`,
 		`"${input.n}"`:                        `3`,
 		`"${input.big}"`:                      `9007199254740993`,
+		`"${input.vast}"`:                     `12345678901234567890`,
+		`"id ${input.vast}"`:                  `"id 12345678901234567890"`,
+		`"${input.vast > input.n}"`:           `true`,
+		`"${double(input.n) * 1.5}"`:          `4.5`,
 		`"${input.list}"`:                     `[1,2]`,
 		`"${input.who}"`:                      `{"name":"Ann"}`,
 		`"who: ${input.who}"`:                 `"who: {\"name\":\"Ann\"}"`,
