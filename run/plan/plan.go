@@ -69,7 +69,7 @@ type Step struct {
 	For               time.Duration // of sleep, unless Until says when
 	fields            map[string]*value
 	when              *expression
-	line              int
+	afterLines        []int // of After
 }
 
 // Body is the plan in its canonical form: JSON without spaces, its keys sorted, but for the

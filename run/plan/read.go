@@ -43,8 +43,9 @@ func Parse(name string, data []byte) (*Plan, error) {
 // reader reads one plan.
 type reader struct {
 	*document.Reader
-	plan *Plan
-	uses []use
+	plan   *Plan
+	uses   []use
+	unread map[string]bool // steps of which a problem left nothing to look at
 }
 
 // use is an expression's mention of a step.
@@ -77,6 +78,12 @@ func (r *reader) read(root *document.Node) {
 		s.Keyf("steps", "a plan has a step at least")
 	}
 	s.Done()
+	r.unread = map[string]bool{}
+	if e, ok := root.Entry("steps"); ok {
+		for _, step := range e.Value.Entries {
+			r.unread[step.Key] = step.Value.Kind != document.Mapping
+		}
+	}
 	r.graph()
 	whole := canonical{Reader: r.Reader}
 	whole.node(root, "")
@@ -136,18 +143,18 @@ var kindKeys = map[Kind]struct{ must, may []string }{
 var kinds = []string{string(Go), string(HTTP), string(Publish), string(Deliver), string(External), string(Sleep)}
 
 func (r *reader) step(name string, s *document.Section) *Step {
-	st := &Step{ID: name, Attempts: 1, NeedsSuccess: true, Backoff: time.Second, fields: map[string]*value{}, line: s.Line}
+	st := &Step{ID: name, Attempts: 1, NeedsSuccess: true, Backoff: time.Second, fields: map[string]*value{}}
 	if !idForm.MatchString(name) || name == "RUN" {
 		s.Problemf(s.Line, s.Path, "a step's name is 1 to 100 of A-Z a-z 0-9 _ -, begins with a letter or _, and is not RUN")
 	}
 	if !s.Has("kind") {
 		s.Problemf(s.Line, s.Path, "the step has no kind; there are %s", strings.Join(kinds, ", "))
-		return st
 	}
-	if st.Kind = Kind(s.Choice("kind", kinds...)); st.Kind == "" {
-		return st // which keys it may have is not known
-	}
+	st.Kind = Kind(s.Choice("kind", kinds...))
 	r.common(st, s)
+	if st.Kind == "" {
+		return st // which other keys it may have is not known
+	}
 	keys := kindKeys[st.Kind]
 	for _, key := range keys.must {
 		if !s.Has(key) {
@@ -173,7 +180,7 @@ func (r *reader) common(st *Step, s *document.Section) {
 			s.Problemf(line, document.Join(s.Path, "after"), "%q is named twice", v)
 			return
 		}
-		st.After = append(st.After, v)
+		st.After, st.afterLines = append(st.After, v), append(st.afterLines, line)
 	})
 	st.NeedsSuccess = s.Choice("needs", "success", "done") != "done"
 	if s.Has("when") {
@@ -293,22 +300,28 @@ func (r *reader) graph() {
 		at[s.ID], ids[i] = i, s.ID
 	}
 	for _, s := range steps {
-		for _, a := range s.After {
-			if _, ok := at[a]; !ok {
-				r.Problemf(s.line, "steps."+s.ID+".after", "no step is called %q%s", a, document.DidYouMean(a, ids))
+		for i, a := range s.After {
+			if _, ok := at[a]; !ok && !r.unread[a] {
+				r.Problemf(s.afterLines[i], "steps."+s.ID+".after", "no step is called %q%s", a, document.DidYouMean(a, ids))
 			}
 		}
 	}
-	before, cycle := ancestors(steps, at)
-	if len(cycle) > 0 {
-		r.Problemf(steps[at[cycle[0]]].line, "steps."+cycle[0]+".after", "the steps wait for each other: %s", strings.Join(append(cycle, cycle[0]), " after "))
-		return
+	before, circles := ancestors(steps, at)
+	for _, circle := range circles {
+		names := make([]string, len(circle)+1)
+		for i := range names {
+			names[i] = steps[circle[i%len(circle)]].ID
+		}
+		first := steps[circle[0]]
+		r.Problemf(first.afterLines[slices.Index(first.After, names[1])], "steps."+names[0]+".after", "the steps wait for each other: %s", strings.Join(names, " after "))
 	}
 	for _, u := range r.uses {
 		i, ok := at[u.step]
 		switch {
+		case r.unread[u.step]:
 		case !ok:
 			r.Problemf(u.line, u.path, "no step is called %q%s", u.step, document.DidYouMean(u.step, ids))
+		case len(circles) > 0: // who waits for whom is not known
 		case !before[at[u.of.ID]].has(i):
 			r.Problemf(u.line, u.path, "step %q need not have ended by then: name it in after", u.step)
 		case !slices.Contains(u.of.Uses, u.step):
@@ -323,49 +336,47 @@ type bits []uint64
 func (b bits) has(i int) bool { return b[i/64]>>(i%64)&1 == 1 }
 func (b bits) set(i int)      { b[i/64] |= 1 << (i % 64) }
 
-// ancestors are the steps that have ended before each, or else the steps of a circle.
-func ancestors(steps []*Step, at map[string]int) (before []bits, cycle []string) {
+// ancestors are the steps that have ended before each, but for circles, of which it has those that share no step.
+func ancestors(steps []*Step, at map[string]int) (before []bits, circles [][]int) {
 	before = make([]bits, len(steps))
 	state := make([]int, len(steps)) // 1: it is being looked at, 2: done
+	inCircle := make([]bool, len(steps))
 	var path []int
-	var visit func(i int) bool
-	visit = func(i int) bool {
-		if state[i] == 2 {
-			return true
-		}
-		path = append(path, i)
-		if state[i] == 1 {
-			return false
-		}
-		state[i] = 1
+	var visit func(i int)
+	visit = func(i int) {
+		path, state[i] = append(path, i), 1
 		before[i] = make(bits, (len(steps)+63)/64)
 		for _, a := range steps[i].After {
 			j, ok := at[a]
 			if !ok {
 				continue
 			}
-			if !visit(j) {
-				return false
+			switch state[j] {
+			case 0:
+				visit(j)
+			case 1:
+				circle := path[slices.Index(path, j):]
+				if !slices.ContainsFunc(circle, func(k int) bool { return inCircle[k] }) {
+					circles = append(circles, slices.Clone(circle))
+					for _, k := range circle {
+						inCircle[k] = true
+					}
+				}
+				continue
 			}
 			before[i].set(j)
 			for w := range before[j] {
 				before[i][w] |= before[j][w]
 			}
 		}
-		state[i] = 2
-		path = path[:len(path)-1]
-		return true
+		path, state[i] = path[:len(path)-1], 2
 	}
 	for i := range steps {
-		if !visit(i) {
-			first := slices.Index(path, path[len(path)-1])
-			for _, j := range path[first : len(path)-1] {
-				cycle = append(cycle, steps[j].ID)
-			}
-			return before, cycle
+		if state[i] == 0 {
+			visit(i)
 		}
 	}
-	return before, nil
+	return before, circles
 }
 
 func invalidf(op, format string, args ...any) error {

@@ -91,6 +91,26 @@ func TestParse_ErrAllAtOnce(t *testing.T) {
 			withSteps("z: {kind: sleep, for: 1s}", "a: {kind: sleep, for: 1s, after: [z, c]}", "b: {kind: sleep, for: 1s, after: [a]}", "c: {kind: sleep, for: 1s, after: [b]}"),
 			"p.yaml:5: steps.a.after: the steps wait for each other: a after c after b after a",
 		},
+		"lines of a list": {
+			withSteps("a:", "  kind: sleep", "  for: 1s", "  after:", "    - b", "    - c", "b: {kind: sleep, for: 1s}", "d:", "  kind: sleep", "  for: 1s", "  after:", "    - b", "    - e", "e: {kind: sleep, for: 1s, after: [d]}"),
+			"p.yaml:9: steps.a.after: no step is called \"c\" (did you mean \"a\"?)\np.yaml:16: steps.d.after: the steps wait for each other: d after e after d",
+		},
+		"circles and more": {
+			withSteps("a: {kind: sleep, for: 1s, after: [b]}", "b: {kind: sleep, for: 1s, after: [a]}", "c: {kind: sleep, for: 1s, after: [d, a]}", "d: {kind: sleep, for: 1s, after: [c, d]}", "e: {kind: go, handler: h, when: \"steps.nope.output == steps.a.output\"}"),
+			"p.yaml:4: steps.a.after: the steps wait for each other: a after b after a\np.yaml:6: steps.c.after: the steps wait for each other: c after d after c\np.yaml:8: steps.e.when: no step is called \"nope\"",
+		},
+		"a kind that is not there": {
+			withSteps("a: {kind: sleep, for: 1s}", "b: {after: [a], timeout: 1}", "c: {kind: og, after: [b, a, nope], when: \"steps.nobody.status == 'x'\"}", "d: {kind: go, handler: h, after: [c], when: \"steps.a.status == 'SUCCESS'\"}"),
+			"p.yaml:5: steps.b: the step has no kind; there are go, http, publish, deliver, external, sleep\n" +
+				"p.yaml:5: steps.b.timeout: 1 has no unit; write it as 30s, 5m or 1h30m\n" +
+				"p.yaml:6: steps.c.kind: \"og\" is none of go, http, publish, deliver, external, sleep (did you mean \"go\"?)\n" +
+				"p.yaml:6: steps.c.after: no step is called \"nope\"\n" +
+				"p.yaml:6: steps.c.when: no step is called \"nobody\"",
+		},
+		"a step that is empty": {
+			withSteps("a:", "b: {kind: go, handler: h, after: [a], when: \"steps.a.status == 'SUCCESS'\"}", "c: 1"),
+			"p.yaml:4: steps.a: has no value\np.yaml:6: steps.c: want a mapping, got a whole number",
+		},
 		"itself": {withSteps("a: {kind: sleep, for: 1s, after: [a]}"), "p.yaml:4: steps.a.after: the steps wait for each other: a after a"},
 		"expressions": {
 			withSteps("a: {kind: sleep, for: 1s}", "b: {kind: go, handler: h, after: [a], when: \"1 +\"}", "c: {kind: go, handler: h, when: \"steps.a.status == 'SUCCESS'\"}",
