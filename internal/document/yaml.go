@@ -205,12 +205,7 @@ func (c *converter) scalar(out *Node, n *yaml.Node, path string) {
 	case "!!str", "!!timestamp":
 		out.Kind = Text
 	case "!!int":
-		out.Kind = Integer
-		var number any
-		if err := n.Decode(&number); err != nil {
-			out.Kind = Broken
-			c.Problemf(n.Line, path, "not a whole number")
-		}
+		number := c.decode(out, n, path, Integer, "not a whole number")
 		switch number := number.(type) {
 		case int:
 			out.Number = int64(number)
@@ -218,14 +213,26 @@ func (c *converter) scalar(out *Node, n *yaml.Node, path string) {
 			out.Number = number
 		}
 	case "!!float":
-		out.Kind = Float
+		c.decode(out, n, path, Float, "not a number")
 	case "!!bool":
-		out.Kind = Boolean
+		if truth, ok := c.decode(out, n, path, Boolean, "not true or false").(bool); ok {
+			out.Text = strconv.FormatBool(truth)
+		}
 	case "!!null":
-		out.Kind = Null
+		c.decode(out, n, path, Null, "not null")
 	default:
 		c.Problemf(n.Line, path, "this tag has no meaning here")
 	}
+}
+
+// decode is the value of n, which becomes of that kind, unless a tag claims what its text is not: the parser takes any.
+func (c *converter) decode(out *Node, n *yaml.Node, path string, kind Kind, problem string) (value any) {
+	out.Kind = kind
+	if err := n.Decode(&value); err != nil {
+		out.Kind = Broken
+		c.Problemf(n.Line, path, "%s", problem)
+	}
+	return value
 }
 
 func (c *converter) mapping(out *Node, n *yaml.Node, path string, depth int) {

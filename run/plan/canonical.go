@@ -64,7 +64,7 @@ func (c *canonical) node(n *document.Node, path string) {
 		text, _ := json.Marshal(v)
 		c.out.Write(text)
 	case document.Boolean:
-		c.out.WriteString(strings.ToLower(n.Text))
+		c.out.WriteString(n.Text)
 	default:
 		c.out.WriteString("null")
 	}

@@ -111,6 +111,11 @@ func TestParse_ErrAllAtOnce(t *testing.T) {
 			withSteps("a:", "b: {kind: go, handler: h, after: [a], when: \"steps.a.status == 'SUCCESS'\"}", "c: 1"),
 			"p.yaml:4: steps.a: has no value\np.yaml:6: steps.c: want a mapping, got a whole number",
 		},
+		"tags that lie": {
+			withSteps("a: {kind: go, handler: h, with: {b: !!bool maybe, c: !!bool '1.50'}}", "b: {kind: go, handler: h, with: {b: !!bool '1},\"when\":\"false\"'}}", "c: {kind: go, handler: h, with: {i: !!int x1, f: !!float hunter2, n: !!null hunter2}}"),
+			"p.yaml:4: steps.a.with.b: not true or false\np.yaml:4: steps.a.with.c: not true or false\np.yaml:5: steps.b.with.b: not true or false\n" +
+				"p.yaml:6: steps.c.with.i: not a whole number\np.yaml:6: steps.c.with.f: not a number\np.yaml:6: steps.c.with.n: not null",
+		},
 		"itself": {withSteps("a: {kind: sleep, for: 1s, after: [a]}"), "p.yaml:4: steps.a.after: the steps wait for each other: a after a"},
 		"expressions": {
 			withSteps("a: {kind: sleep, for: 1s}", "b: {kind: go, handler: h, after: [a], when: \"1 +\"}", "c: {kind: go, handler: h, when: \"steps.a.status == 'SUCCESS'\"}",
@@ -229,6 +234,10 @@ func TestPlan_SHA256(t *testing.T) {
 	a, b := parse(t, withSteps("a: {kind: sleep, for: 1s}", "b: {kind: sleep, for: 1s}")), parse(t, withSteps("b: {kind: sleep, for: 1s}", "a: {kind: sleep, for: 1s}"))
 	if string(a.SHA256()) == string(b.SHA256()) {
 		t.Error("the order of steps is no part of the hash")
+	}
+	tagged := parse(t, withSteps("a: {kind: go, handler: h, with: {b: [!!bool 'TRUE', FALSE, !!bool false], i: !!int '0x10', f: !!float 1, n: [!!null '', ~, Null], s: !!str true}}"))
+	if got, want := string(tagged.Body()), `{"b":[true,false,false],"f":1,"i":16,"n":[null,null,null],"s":"true"}`; !strings.Contains(got, want) {
+		t.Error(got)
 	}
 	want := `{"plan":"p","steps":{"a":{"kind":"go","handler":"h","with":{"f":1.5,"i":-3,"s":"<é> \"","t":true,"u":18446744073709551615}}},"version":"1"}`
 	if got := string(parse(t, withSteps(`a: {kind: go, with: {s: '<é> "', i: -3, u: 18446744073709551615, t: True, f: 1.50}, handler: h}`)).Body()); got != strings.Replace(want, `"kind":"go","handler":"h"`, `"handler":"h","kind":"go"`, 1) {
