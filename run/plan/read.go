@@ -261,14 +261,33 @@ func literal(s *document.Section, key string) string {
 
 // url refuses hosts that an expression would choose.
 func (r *reader) url(s *document.Section, v string) {
-	u, err := url.Parse(strings.NewReplacer("${", "", "}", "", " ", "", `"`, "").Replace(v))
-	base, _, _ := strings.Cut(v, "${")
+	base, _, computed := strings.Cut(v, "${")
 	scheme, rest, _ := strings.Cut(base, "://")
+	u, err := url.Parse(sample(v))
 	switch {
+	case (scheme == "http" || scheme == "https") && computed && !strings.ContainsAny(rest, "/?#"):
+		s.Keyf("url", "the host is written out: only what comes after it may be computed")
 	case err != nil || scheme != "http" && scheme != "https" || u.Host == "" || u.User != nil:
 		s.Keyf("url", "want http://… or https://…, without a user and a password")
-	case !strings.Contains(rest, "/") && base != v:
-		s.Keyf("url", "the host is written out: only what comes after it may be computed")
+	}
+}
+
+// sample is a text with 00 for each of its expressions, which is sound wherever a URL may have one, behind a %, too.
+func sample(text string) string {
+	var out strings.Builder
+	for {
+		before, rest, found := strings.Cut(text, "${")
+		out.WriteString(before)
+		switch end := closing(rest); {
+		case !found || end < 0 && !strings.HasSuffix(before, "$"):
+			return out.String()
+		case strings.HasSuffix(before, "$"): // $${, which is no expression
+			out.WriteString("{")
+			text = rest
+		default:
+			out.WriteString("00")
+			text = rest[end+1:]
+		}
 	}
 }
 

@@ -134,10 +134,15 @@ func TestParse_ErrAllAtOnce(t *testing.T) {
 				"p.yaml:12: steps.i.when: no step is called \"nope\"",
 		},
 		"hosts": {
-			withSteps("a: {kind: http, url: \"file:///etc/passwd\"}", "b: {kind: http, url: \"https://${input.host}/x\"}", "c: {kind: http, url: \"https://u:p@h/x\"}", "d: {kind: http, url: \"https://h/${input.x}\"}"),
+			withSteps("a: {kind: http, url: \"file:///etc/passwd\"}", "b: {kind: http, url: \"https://${input.host}/x\"}", "c: {kind: http, url: \"https://u:p@h/x\"}", "d: {kind: http, url: \"https://h/${input.x}\"}",
+				"e: {kind: http, url: \"https://h:${input.port}/\"}", "f: {kind: http, url: \"https://h/${input.x}%zz\"}", "g: {kind: http, url: \"https://u@h?x=${input.x}\"}", "h: {kind: http, url: \"ftp://${input.x}\"}"),
 			"p.yaml:4: steps.a.url: want http://… or https://…, without a user and a password\n" +
 				"p.yaml:5: steps.b.url: the host is written out: only what comes after it may be computed\n" +
-				"p.yaml:6: steps.c.url: want http://… or https://…, without a user and a password",
+				"p.yaml:6: steps.c.url: want http://… or https://…, without a user and a password\n" +
+				"p.yaml:8: steps.e.url: the host is written out: only what comes after it may be computed\n" +
+				"p.yaml:9: steps.f.url: want http://… or https://…, without a user and a password\n" +
+				"p.yaml:10: steps.g.url: want http://… or https://…, without a user and a password\n" +
+				"p.yaml:11: steps.h.url: want http://… or https://…, without a user and a password",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -150,6 +155,20 @@ func TestParse_ErrAllAtOnce(t *testing.T) {
 				t.Error(d)
 			}
 		})
+	}
+}
+
+// A URL that is written out up to its path, its query or its fragment is sound, whatever the expressions in it are.
+func TestParse_URLs(t *testing.T) {
+	t.Parallel()
+	for _, url := range []string{
+		"https://h", "https://h/${input.n % 4}", "https://h?order=${input.o}", "https://h/%${input.hex}", "https://h#${input.o}", "http://h:80/${'}' + \"{\"}/$${x}?${input.a}=${input['b']}",
+		"https://[::1]/${input.a ? '://' : '%'}",
+	} {
+		p, err := plan.Parse("p", []byte(fmt.Sprintf(`{"plan": "p", "version": "1", "steps": {"a": {"kind": "http", "url": %q}}}`, url)))
+		if err != nil || p.Steps[0].Kind != plan.HTTP {
+			t.Errorf("%s: %v", url, err)
+		}
 	}
 }
 
