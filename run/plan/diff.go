@@ -16,11 +16,35 @@ type Difference struct {
 	New  json.RawMessage `json:"new,omitempty"`
 }
 
-// Diff says what b says otherwise than a, by path. The order of steps is no difference.
+// Diff says what b says otherwise than a, by path. Where steps of both stand in another order, which is a part of
+// a plan's hash, steps has the names of each in order.
 func Diff(a, b *Plan) []Difference {
 	var d []Difference
 	diff(&d, "", object(a.body), object(b.body))
+	if !slices.Equal(shared(a, b), shared(b, a)) {
+		d = append(d, Difference{Path: "steps", Old: order(a), New: order(b)})
+	}
 	return d
+}
+
+// shared are the names of a's steps that b has, too.
+func shared(a, b *Plan) (names []string) {
+	has := map[string]bool{}
+	for _, s := range b.Steps {
+		has[s.ID] = true
+	}
+	for _, s := range a.Steps {
+		if has[s.ID] {
+			names = append(names, s.ID)
+		}
+	}
+	return names
+}
+
+// order are the names of p's steps, as JSON.
+func order(p *Plan) json.RawMessage {
+	names, _ := json.Marshal(shared(p, p)) // texts
+	return names
 }
 
 // object is a JSON value's entries, or nil if it is no object.

@@ -136,6 +136,26 @@ func TestDiff(t *testing.T) {
 	}
 }
 
+// The order of steps is a part of the hash, and so it is a difference.
+func TestDiff_TheOrderOfSteps(t *testing.T) {
+	t.Parallel()
+	a := parse(t, withSteps("a: {kind: sleep, for: 1s}", "b: {kind: sleep, for: 1s}"))
+	for want, b := range map[string]*plan.Plan{
+		"":                                       parse(t, withSteps("a: {kind: sleep, for: 1s}", "b: {kind: sleep, for: 1s}")),
+		`~ steps: ["a","b"] -> ["b","a"]`:        parse(t, withSteps("b: {kind: sleep, for: 1s}", "a: {kind: sleep, for: 1s}")),
+		`+ steps.c: {"for":"1s","kind":"sleep"}`: parse(t, withSteps("c: {kind: sleep, for: 1s}", "a: {kind: sleep, for: 1s}", "b: {kind: sleep, for: 1s}")),
+		"+ steps.c: {\"for\":\"1s\",\"kind\":\"sleep\"} ~ steps: [\"a\",\"b\"] -> [\"b\",\"c\",\"a\"]": parse(t, withSteps("b: {kind: sleep, for: 1s}", "c: {kind: sleep, for: 1s}", "a: {kind: sleep, for: 1s}")),
+	} {
+		var got []string
+		for _, d := range plan.Diff(a, b) {
+			got = append(got, d.String())
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%v, want %s", got, want)
+		}
+	}
+}
+
 // How large a value may be is measured of what is computed, whatever stands beside it; and all that is computed under a key is bounded.
 func TestStep_ResolveIsBounded(t *testing.T) {
 	t.Parallel()

@@ -9,7 +9,7 @@ select body, expected, actual, created_at, created_by from deed.load_plan($1::te
 -- name: newest
 select p.plan_version
 from deed.plans p
-where p.plan_id = $1::text and ($2::text is null or p.tenant_id = $2::text::uuid)
+where p.plan_id = $1::text and p.tenant_id = coalesce($2::text::uuid, (select deed.current_tenant()))
 order by p.created_at desc, p.plan_version desc
 limit 1;
 

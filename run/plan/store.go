@@ -40,7 +40,7 @@ type Stored struct {
 
 // Load returns a plan of the tenant that db has set, or of owner; version "" is the one that was
 // stored last. hash is what a run has noted when it began, or nil. Its bytes are checked: Errors:
-// [deed.NotFound]; [deed.Conflict] and [ErrIntegrity] for other bytes, which is in the audit
+// [deed.NotFound]; [deed.Forbidden] without a tenant; [deed.Conflict] and [ErrIntegrity] for other bytes, which is in the audit
 // log when db's transaction commits.
 func Load(ctx context.Context, db deed.DB, owner *tenant.ID, id, version string, hash []byte) (*Stored, error) {
 	const op = "load plan"
@@ -49,9 +49,7 @@ func Load(ctx context.Context, db deed.DB, owner *tenant.ID, id, version string,
 		if err == nil {
 			version, err = pgx.CollectExactlyOneRow(rows, pgx.RowTo[string])
 		}
-		if errors.Is(err, pgx.ErrNoRows) {
-			return nil, &deed.Error{Op: op, Code: deed.NotFound, Err: fmt.Errorf("there is no plan %q", id)}
-		} else if err != nil {
+		if err != nil && !errors.Is(err, pgx.ErrNoRows) { // where no tenant is set the next one says so
 			return nil, deed.WrapError(op, err)
 		}
 	}
@@ -66,6 +64,8 @@ func Load(ctx context.Context, db deed.DB, owner *tenant.ID, id, version string,
 	}
 	r, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[row])
 	switch {
+	case errors.Is(err, pgx.ErrNoRows) && version == "":
+		return nil, &deed.Error{Op: op, Code: deed.NotFound, Err: fmt.Errorf("there is no plan %q", id)}
 	case errors.Is(err, pgx.ErrNoRows):
 		return nil, &deed.Error{Op: op, Code: deed.NotFound, Err: fmt.Errorf("there is no version %q of plan %q", version, id)}
 	case err != nil:

@@ -189,6 +189,43 @@ func TestContract_D7_PlansOfTenants(t *testing.T) {
 	}
 }
 
+// The plan that was stored last is that of the tenant, also for a login that sees those of all.
+func TestContract_D7_TheNewestPlanIsTheTenants(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	a, b := tenant.ID{0xa}, tenant.ID{0xb}
+	for i, id := range []tenant.ID{a, b} {
+		if err := tenant.Add(t.Context(), db.Pool(pgtest.Admin), id, id.String()); err != nil {
+			t.Fatal(err)
+		}
+		p := parse(t, strings.Replace(withSteps("a: {kind: sleep, for: 1s}"), `"1"`, fmt.Sprintf(`"%d"`, i+1), 1))
+		if _, err := plan.Put(t.Context(), db.Pool(pgtest.Worker), &id, p, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, role := range []pgtest.Role{pgtest.App, pgtest.Worker, pgtest.Admin} {
+		err := pgx.BeginFunc(t.Context(), db.Pool(role), func(tx pgx.Tx) error {
+			if err := tenant.Set(t.Context(), tx, a); err != nil {
+				return err
+			}
+			got, err := plan.Load(t.Context(), tx, nil, "p", "", nil)
+			if err == nil && got.Version != "1" {
+				t.Errorf("%v has version %s of another tenant", role, got.Version)
+			}
+			return err
+		})
+		if err != nil {
+			t.Errorf("%v: %v", role, err)
+		}
+		if _, err := plan.Load(t.Context(), db.Pool(role), nil, "p", "", nil); deed.CodeOf(err) != deed.Forbidden {
+			t.Errorf("%v without a tenant: %v", role, err)
+		}
+	}
+	if got, err := plan.Load(t.Context(), db.Pool(pgtest.Worker), &b, "p", "", nil); err != nil || got.Version != "2" {
+		t.Error(got, err)
+	}
+}
+
 // Whoever calls the function itself cannot store what is no graph, nor steps of names that the logs of runs do not take, or take for inner steps.
 func TestPutPlan_ErrGraph(t *testing.T) {
 	t.Parallel()
