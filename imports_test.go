@@ -113,13 +113,14 @@ func TestImports_LibraryLinksPgxOnly(t *testing.T) {
 	}
 }
 
-// A zone in a template is read where the text is made. An image from scratch has none, nor has every server: the program
-// brings them, or every delivery of the campaign would fail there that was sound where it was deployed.
+// A zone in a template or in an expression of a plan is read where that is computed. An image from scratch has none, nor has
+// every server: the program brings them, or every delivery of the campaign and every run of the plan would fail there that was
+// sound where it was deployed.
 func TestImports_TemplatesBringTheirZones(t *testing.T) {
 	t.Parallel()
-	for _, p := range listPackages(t, module+"/campaign/liquid") {
+	for _, p := range listPackages(t, module+"/campaign/liquid", module+"/run/plan") {
 		if !slices.Contains(p.Deps, "time/tzdata") {
-			t.Errorf("%s links no time/tzdata: on a machine without zones no text that names one can be made", p.ImportPath)
+			t.Errorf("%s links no time/tzdata: on a machine without zones nothing that names one can be made", p.ImportPath)
 		}
 	}
 }

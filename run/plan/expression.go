@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	_ "time/tzdata" // a machine without zones, as an image from scratch is, would fail every expression that names one
 
 	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/common/ast"
