@@ -76,6 +76,21 @@ func TestStep_HoldsOfMuch(t *testing.T) {
 	}
 }
 
+// Nor does the type of an expression cost more: each of these maps in maps is twice as large as the one before, and thirty took the compiler years.
+func TestPlan_AnExpressionIsCompiled(t *testing.T) {
+	t.Parallel()
+	const want = "p:4: steps.c.when: at most 4 maps may have keys that are computed of the variable of a macro"
+	for n, refused := range map[int]bool{4: false, 5: true, 30: true} {
+		for _, key := range []string{"a", "[a][0]"} {
+			_, err := plan.Parse("p", []byte(withSteps(`c: {kind: go, handler: h, when: "[1]`+strings.Repeat(".map(a, {"+key+": a})", n)+` != []"}`)))
+			if (err != nil) != refused || refused && !strings.HasSuffix(err.Error(), want) {
+				t.Errorf("%d of %s: %v", n, key, err)
+			}
+		}
+	}
+	parse(t, withSteps(`c: {kind: go, handler: h, when: "`+strings.Repeat("{input.a: 1, 'b': input.list.map(b, b)} != {} && ", 6)+`true"}`))
+}
+
 // Many expressions under one key have no more than some.
 func TestStep_ResolveCostsNoMore(t *testing.T) {
 	t.Parallel()
