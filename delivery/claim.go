@@ -46,13 +46,18 @@ func (s *source) extend(ctx context.Context, held []*item) ([]*item, error) {
 	if err := s.ledger.pool.QueryRow(ctx, query.Extend, ids, claims, s.ledger.opts.Lease.Seconds()).Scan(&kept); err != nil {
 		return nil, err
 	}
-	still := make(map[string]bool, len(kept))
+	still := make(map[string]int64, len(kept)) // the newest claim of each that is kept: of two only that one can be
 	for _, id := range kept {
-		still[id] = true
+		still[id] = 0
+	}
+	for _, it := range held {
+		if claim, kept := still[it.id]; kept {
+			still[it.id] = max(claim, it.claim)
+		}
 	}
 	var lost []*item
 	for _, it := range held {
-		if !still[it.id] {
+		if claim, kept := still[it.id]; !kept || it.claim < claim {
 			lost = append(lost, it)
 		}
 	}

@@ -72,7 +72,7 @@ type verdict struct {
 	status   string
 	attempts int
 	why      string // it was skipped, or may not be called: replaced, foreign or paused
-	claim    int64  // the newest one under which the statement had it; 0 where calls are of one delivery
+	claim    int64  // the newest one under which the statement had it
 	err      error
 }
 

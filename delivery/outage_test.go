@@ -398,6 +398,23 @@ func TestContract_D6_UnknownOutcomesPause(t *testing.T) {
 	}
 }
 
+// What is kept of a pause names no addresses of the network, since it is told to those whose deliveries it ends.
+func TestPause_NamesNoAddresses(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	f := newFake()
+	f.send = func(context.Context, int, delivery.Reservation) (delivery.Outcome, bool) {
+		return delivery.Outage(errors.New("dial tcp 10.96.0.10:443: lookup mx.internal on 10.96.0.11:53: no such host"), 0), false
+	}
+	mails(t, db, 1)
+	run(t, db, patient(f))
+	owner := db.Pool(pgtest.Owner)
+	eventually(t, "a pause", func() bool { return pgtest.One[bool](t, owner, `select exists (select from deed.pauses)`) })
+	if why := pgtest.One[string](t, owner, `select why from deed.pauses`); why == "" || strings.Contains(why, "10.96") {
+		t.Errorf("it says why: %q", why)
+	}
+}
+
 // What asks for longer than an hour is asked again after one.
 func TestContract_D6_RetryAfterIsBounded(t *testing.T) {
 	t.Parallel()

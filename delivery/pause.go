@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/deedhq/deed/internal/errortext"
 )
 
 // mostUnknown is how many calls of a destination in a row may end without
@@ -105,7 +107,7 @@ func (o Outcome) settles(dest destination) string {
 // queuePauses pauses what failed, before the outcomes are settled: a probe that
 // failed does not end its pause.
 func (s *source) queuePauses(batch *pgx.Batch, items []*item) {
-	var ids, names, errs []string
+	var ids, names, errs, stored []string // errs for the log, where addresses of the network may stand
 	var dests []destination
 	var claims []int64
 	var after []*float64
@@ -129,12 +131,14 @@ func (s *source) queuePauses(batch *pgx.Batch, items []*item) {
 		}
 		dest := s.failing(it)
 		ids, claims, names, dests = append(ids, it.id), append(claims, it.claim), append(names, dest.name), append(dests, dest)
-		errs, after, opens, quotas = append(errs, clip(it.withoutRecipient(it.out.Err().Error()))), append(after, asked), append(opens, it.pauses), append(quotas, renewed)
+		after, opens, quotas = append(after, asked), append(opens, it.pauses), append(quotas, renewed)
+		why := it.withoutRecipient(it.out.Err().Error())
+		errs, stored = append(errs, clip(why)), append(stored, errortext.Stored(why, maxError, it.lane))
 	}
 	if len(ids) == 0 {
 		return
 	}
-	batch.Queue(query.Pause, s.name, ids, claims, names, errs, after, opens, o.BaseRetry.Seconds(), []float64{o.JitterMin, o.JitterMax}, quotas).Query(func(rows pgx.Rows) error {
+	batch.Queue(query.Pause, s.name, ids, claims, names, stored, after, opens, o.BaseRetry.Seconds(), []float64{o.JitterMin, o.JitterMax}, quotas).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
 			var dest destination
 			var since, until time.Time

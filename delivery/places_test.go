@@ -2,6 +2,7 @@ package delivery
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -128,6 +129,19 @@ func TestFit_LearnsSlowlyThatThereIsRoom(t *testing.T) {
 	}
 	if n := s.mostTogether(); n != 2 {
 		t.Errorf("%d together where one fitted, after %d calls", n, probed)
+	}
+}
+
+// What was claimed one by one, as after a call that had room for one, is called one by one: others may be of another tenant.
+func TestGroups_WhatWasClaimedAloneIsCalledAlone(t *testing.T) {
+	t.Parallel()
+	items := []*item{{row: row{tenant: "a"}}, {row: row{tenant: "b"}}, {row: row{tenant: "a", call: 1}}, {row: row{tenant: "b"}}, {row: row{tenant: "a", call: 1}}, {row: row{tenant: "b", call: 2}}}
+	var sizes []int
+	for _, g := range (&source{}).Groups(items) {
+		sizes = append(sizes, len(g))
+	}
+	if want := []int{1, 1, 2, 1, 1}; !slices.Equal(sizes, want) {
+		t.Errorf("calls of %v, want %v", sizes, want)
 	}
 }
 

@@ -15,7 +15,12 @@ import (
 // Groups says which of the claimed deliveries one call makes: those that the claim
 // has paid one call for.
 func (s *source) Groups(claimed []*item) [][]*item {
-	return groups(claimed, func(it *item) any { return it.call })
+	return groups(claimed, func(it *item) any {
+		if it.call == 0 { // claimed one by one
+			return it
+		}
+		return it.call
+	})
 }
 
 // Groups says which deliveries in doubt are repeated together.

@@ -96,7 +96,59 @@ func TestSource_OneDeliveryOfTwoClaimsInOneStatement(t *testing.T) {
 	if lost.kind != settled || mate.kind != "accepted" {
 		t.Errorf("what is recorded: %q of the claim that was lost, %q of its mate", lost.kind, mate.kind)
 	}
+	if lost, err := s.extend(ctx, []*item{of(made[0], first), of(made[0], second)}); err != nil || len(lost) != 1 || lost[0].claim != first {
+		t.Errorf("lost, of two claims of one delivery: %+v, %v", lost, err)
+	}
 	if n := pgtest.One[int](t, db.Pool(pgtest.Owner), `select batch_size from deed.channel_outbox where id = $1::text::uuid`, mate.id); n != 1 {
 		t.Errorf("the database has a batch of %d", n)
 	}
 }
+
+// So it is where each is called alone: at a provider without a key it would be called twice.
+func TestSource_OneDeliveryOfTwoClaimsIsCalledOnce(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	db := pgtest.New(t)
+	db.Providers(t, "fake", "fake")
+	l, err := New(ctx, db.Pool(pgtest.Worker), Options{
+		Providers: map[string]ProviderOptions{"fake": {Provider: single{}}}, Deadline: pgtest.Patience, Lease: 2 * pgtest.Patience,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	made, err := Reserve(ctx, db.Pool(pgtest.App), Delivery{Channel: Email, Provider: "fake", Recipient: "ann@example.com", Payload: json.RawMessage(`{}`), Key: NewKey("x")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var claims []*item
+	for range 2 {
+		claim := pgtest.One[int64](t, db.Pool(pgtest.Worker), `select max(claim) from deed.claim_deliveries('fake', 'w', 10, '1 hour')`)
+		db.Exec(t, pgtest.Owner, `update deed.channel_outbox set lease_until = clock_timestamp() - interval '1 second'`)
+		claims = append(claims, &item{row: row{id: made[0].ID, channel: Email, request: []byte(`{}`), guarantee: AtMostOnce, claim: claim}})
+	}
+	s := l.sources[0]
+	var callers sync.WaitGroup
+	for _, it := range claims {
+		callers.Go(func() { s.attempt(ctx, it) })
+	}
+	list := []*writing{<-s.writing, <-s.writing}
+	verdicts, err := s.writeAll(ctx, list)
+	for _, w := range list {
+		w.answer <- written{verdicts, err}
+	}
+	callers.Wait()
+	if err != nil || claims[0].kind != settled || claims[0].made != nil || claims[1].kind != "accepted" {
+		t.Errorf("of the claim that was lost %q, %+v; of the newer one %q; %v", claims[0].kind, claims[0].made, claims[1].kind, err)
+	}
+}
+
+// single is a provider whose calls take one delivery, without a key, and accepts all.
+type single struct{}
+
+func (single) Capabilities() Capabilities {
+	return Capabilities{Kind: "fake", Channels: []Channel{Email}, Key: NoKey}
+}
+
+func (single) Render(d Draft) ([]byte, error) { return d.Payload, nil }
+
+func (single) Send(context.Context, Reservation) Outcome { return Accepted("m") }

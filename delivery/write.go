@@ -148,8 +148,9 @@ func (s *source) writeAll(ctx context.Context, list []*writing) (map[string]verd
 	for _, w := range list {
 		for _, it := range w.items {
 			ids, claims, requests = append(ids, it.id), append(claims, it.claim), append(requests, it.request)
+			newest[it.id] = max(newest[it.id], it.claim)
 			if s.batch > 1 {
-				batches, newest[it.id] = append(batches, orNil(w.batch)), max(newest[it.id], it.claim)
+				batches = append(batches, orNil(w.batch))
 			}
 			if it.run != "" && made == nil {
 				made = make([]*time.Time, len(ids)-1, cap(ids))
