@@ -258,7 +258,7 @@ func (s *source) timed(items ...*item) (ended func(Outcome)) {
 			s.lanes.hangsNoMore()
 		}
 		for _, name := range names {
-			s.lanes.ended(name, o.kind != kindUnknown, inTime, time.Since(begun))
+			s.lanes.ended(name, !o.unanswered(), inTime, time.Since(begun))
 		}
 	}
 }

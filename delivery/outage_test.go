@@ -415,6 +415,36 @@ func TestPause_NamesNoAddresses(t *testing.T) {
 	}
 }
 
+// What is in doubt since its key is another request's says of the provider that it is there: none of it is a reason for a pause.
+func TestContract_D6_AKeyInUsePausesNothing(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	f := newFake().withKey(time.Hour)
+	f.send = func(_ context.Context, _ int, r delivery.Reservation) (delivery.Outcome, bool) {
+		if r.Recipient() == "after@example.com" {
+			return delivery.Accepted("m"), true
+		}
+		return delivery.KeyInUse(errors.New("409")), true
+	}
+	mails(t, db, 20)
+	opts := patient(f)
+	o := opts.Providers["fake"]
+	o.Concurrency = 2
+	opts.Providers["fake"] = o
+	l, _ := run(t, db, opts)
+	owner := db.Pool(pgtest.Owner)
+	pauses := func() int { return pgtest.One[int](t, owner, `select count(*) from deed.pauses`) }
+	eventually(t, "all to be in doubt, or a pause", func() bool {
+		return pgtest.One[int](t, owner, `select count(*) from deed.channel_outbox where status = 'sending' and doubt_since is not null`) == 20 || pauses() > 0
+	})
+	if n := pauses(); n != 0 {
+		t.Fatalf("%d pauses", n)
+	}
+	after := reserve(t, db, email("after@example.com"))
+	l.Wake()
+	until(t, db, after[0].ID, delivery.Sent)
+}
+
 // What asks for longer than an hour is asked again after one.
 func TestContract_D6_RetryAfterIsBounded(t *testing.T) {
 	t.Parallel()

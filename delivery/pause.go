@@ -59,7 +59,7 @@ func (s *source) withoutLane(it *item) {
 // delivery in deed.settle's words.
 func (s *source) judge(it *item) {
 	s.withoutLane(it)
-	unknown := it.out.kind == kindUnknown
+	unknown := it.out.unanswered()
 	s.judgeCall(it, unknown || it.out.kind == kindOutage, unknown)
 	it.kind = it.out.settles(s.failing(it))
 }

@@ -225,6 +225,7 @@ type Outcome struct {
 	after     time.Duration
 	code      string
 	ofLane    bool // what is out is the delivery's lane alone
+	answers   bool // it is unknown, and the provider is there
 	renewed   Renewal
 }
 
@@ -299,6 +300,14 @@ func NotNow(err error, after time.Duration) Outcome {
 
 // Unknown: the provider may have taken it; nobody can tell from the answer.
 func Unknown(err error) Outcome { return Outcome{err: orNone(err)} }
+
+// KeyInUse: something was sent under the key, and nobody can tell whether it was this:
+// the request had other bytes. As [Unknown], of a provider that is there: however many
+// there are, they pause nothing.
+func KeyInUse(err error) Outcome { return Outcome{err: orNone(err), answers: true} }
+
+// unanswered reports whether the provider may be what nothing is known for.
+func (o Outcome) unanswered() bool { return o.kind == kindUnknown && !o.answers }
 
 func orNone(err error) error {
 	if err == nil {

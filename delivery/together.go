@@ -174,7 +174,7 @@ func (s *source) judgeTogether(items []*item) {
 	for _, it := range items {
 		s.withoutLane(it)
 	}
-	unknown := !slices.ContainsFunc(items, func(it *item) bool { return it.out.kind != kindUnknown })
+	unknown := !slices.ContainsFunc(items, func(it *item) bool { return !it.out.unanswered() })
 	if unknown {
 		s.judgeCall(items[0], true, true)
 	}

@@ -64,7 +64,7 @@ func (p *Provider) judgeBatch(b delivery.Batch, a httpcall.Answer) []delivery.Ou
 		// somebody on the way has repeated, and another batch would have another key.
 		var said problem
 		_ = json.Unmarshal(a.Body, &said)
-		return b.All(delivery.Unknown(fmt.Errorf("resend: status %d %s", a.Status, httpcall.Line([]byte(said.Name)))))
+		return b.All(delivery.KeyInUse(fmt.Errorf("resend: status %d %s", a.Status, httpcall.Line([]byte(said.Name)))))
 	}
 	if a.Err != nil || a.Status < 200 || a.Status >= 300 {
 		return b.All(p.judgeProblem(a))

@@ -13,6 +13,8 @@
 //	401, 403 about the API key              outage: mend the key
 //	no connection                           outage
 //	409 concurrent_idempotent_requests      not now
+//	any other 409: another request has      unknown: something was sent under the
+//	the key                                 key, as before a dump was restored
 //	3xx and any other 4xx                   refused for good
 //
 // With Options.Batch one call takes several e-mails, under a key of its own, in
@@ -250,6 +252,9 @@ func (p *Provider) judgeProblem(a httpcall.Answer) delivery.Outcome {
 		return delivery.Outage(err, after)
 	case a.Status == http.StatusConflict && said.Name == "concurrent_idempotent_requests":
 		return delivery.NotNow(err, 0)
+	case a.Status == http.StatusConflict:
+		// Something was sent under the key, with other bytes: as before the ledger was restored.
+		return delivery.KeyInUse(err)
 	case a.Status == http.StatusUnauthorized, said.Name == "invalid_api_key", said.Name == "restricted_api_key":
 		// It is about the key and not about this e-mail.
 		return delivery.Outage(err, 0)

@@ -1,6 +1,8 @@
 package resend_test
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -9,12 +11,14 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/delivery"
 	"github.com/deedhq/deed/internal/catcher"
+	"github.com/deedhq/deed/internal/pgtest"
 	"github.com/deedhq/deed/provider/providertest"
 	"github.com/deedhq/deed/provider/resend"
 )
@@ -61,6 +65,60 @@ func TestConformance(t *testing.T) {
 func TestConformance_Batches(t *testing.T) {
 	t.Parallel()
 	providertest.RunBatches(t, func(t *testing.T) providertest.Harness { return harness(t, resend.MostBatch) })
+}
+
+// What was sent under its key with other bytes, as a dump of a queue is restored that has been
+// sent since, is in doubt: nothing says that it was not sent, and it is not sent again.
+func TestContract_D5_AKeyThatAnotherRequestHas(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	db := pgtest.New(t)
+	box := &catcher.Mailbox{}
+	fake := &catcher.Resend{Mailbox: box, APIKey: apiKey}
+	var calls atomic.Int64
+	url, _ := providertest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if calls.Add(1) == 1 {
+			before := r.Clone(ctx)
+			body, _ := io.ReadAll(r.Body)
+			before.Body = io.NopCloser(strings.NewReader(strings.Replace(string(body), "canary", "before", 1)))
+			fake.ServeHTTP(httptest.NewRecorder(), before)
+			r.Body = io.NopCloser(bytes.NewReader(body))
+		}
+		fake.ServeHTTP(w, r)
+	}))
+	p, err := resend.New(resend.Options{APIKey: apiKey, Endpoint: url})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.Close() })
+	l, err := delivery.New(ctx, db.Pool(pgtest.Worker), delivery.Options{
+		Providers: map[string]delivery.ProviderOptions{"p": {Provider: p}}, PollInterval: 20 * time.Millisecond, BaseRetry: 20 * time.Millisecond,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Register(ctx); err != nil {
+		t.Fatal(err)
+	}
+	made, err := delivery.Reserve(ctx, db.Pool(pgtest.App), delivery.Delivery{Channel: delivery.Email, Provider: "p", Recipient: "bob@example.org", Payload: payload, Key: delivery.NewKey("mail")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	running, stop := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- l.Run(running) }()
+	repeated := pgtest.Wait(pgtest.Patience, func() bool { return calls.Load() > 1 })
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	e, _, err := l.Show(ctx, made[0].ID, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e.Status != delivery.Sending || e.DoubtSince == nil || !repeated || len(box.Raw()) != 1 {
+		t.Errorf("it is %s, in doubt since %v, for %q%s; repeated %t, %d e-mails", e.Status, e.DoubtSince, e.DoubtReason, e.LastError, repeated, len(box.Raw()))
+	}
 }
 
 // A batch whose key is in use may have been taken: somebody on the way has sent the
