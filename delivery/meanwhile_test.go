@@ -100,6 +100,56 @@ func TestContract_D6_RetryAfterOfTheSecond(t *testing.T) {
 	}
 }
 
+// What was called through another account, and is answered after the name has gone over to this one, pauses nobody:
+// neither where the new one's registration is committed, nor where it is under way.
+func TestContract_D6_TheOldAccountsAnswersPauseNobody(t *testing.T) {
+	t.Parallel()
+	const (
+		register = `select deed.register_provider('fake', 'k', 'domain', null, false, '{}', '{}', '{}', 'w', $1)`
+		claim    = `select string_agg(id || ' ' || claim, '') from deed.claim_deliveries('fake', 'w', 1, '1 minute')`
+		attempt  = `select status from deed.attempt(array[split_part($1, ' ', 1)::uuid], array[split_part($1, ' ', 2)::bigint], array['{}'::bytea], null, '1 minute', 'w', 'k', 'a')`
+		pause    = `select from deed.pause('fake', array[split_part($1, ' ', 1)::uuid], array[split_part($1, ' ', 2)::bigint], array[$2], '{the quota is used up}', '{3600}', '{true}', p_until => array[$3::text])`
+	)
+	for _, c := range []struct {
+		what, account, destination string
+		quota                      any
+		meanwhile                  bool
+		pauses                     int
+	}{
+		{"its own", "a", "", "month", false, 1},
+		{"a quota", "b", "", "month", false, 0},
+		{"an outage", "b", "", nil, false, 0},
+		{"a lane's", "b", "example.com", nil, false, 0},
+		{"under way", "b", "", "month", true, 0},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.New(t)
+			worker, owner := db.Pool(pgtest.Worker), db.Pool(pgtest.Owner)
+			pgtest.One[bool](t, worker, register, "a")
+			mails(t, db, 1)
+			called := pgtest.One[string](t, worker, claim)
+			if got := pgtest.One[string](t, worker, attempt, called); got != "sending" {
+				t.Fatal(got)
+			}
+			pauses := func() int { return pgtest.One[int](t, owner, `select count(*) from deed.pauses`) }
+			if c.meanwhile {
+				open := begun(t, db, pgtest.Worker, register, c.account)
+				answered := beside(t, db, pause, called, c.destination, c.quota)
+				eventually(t, "the answer to wait, or to be told", func() bool { return waiting(t, db) == 1 || pauses() == 1 })
+				ends(t, open)
+				answered()
+			} else {
+				pgtest.One[bool](t, worker, register, c.account)
+				db.Exec(t, pgtest.Worker, pause, called, c.destination, c.quota)
+			}
+			if n := pauses(); n != c.pauses {
+				t.Errorf("%d pauses, want %d", n, c.pauses)
+			}
+		})
+	}
+}
+
 // A reservation that began after the erasing transaction got its id, and before the erasure, is waited for as others are.
 func TestContract_D12_LateCommitsOfLaterTransactions(t *testing.T) {
 	t.Parallel()

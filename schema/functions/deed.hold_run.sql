@@ -21,7 +21,7 @@ declare
 begin
   insert into deed.delivery_holds (run_id, tenant_id, at) values (p_run, p_tenant, clock_timestamp()) on conflict do nothing;
   if not found then
-    -- Each holds deed.provider_lock from before it looks until it is committed (deed.attempt).
+    -- Each holds deed.provider_lock from before it looks until it is committed (deed.attempt); so does who pauses (deed.pause).
     v_begun := array(
       select l.virtualtransaction from pg_locks l
       where l.relation = 'deed.provider_lock'::regclass and l.mode = 'RowShareLock' and l.granted and l.pid <> pg_backend_pid()

@@ -4,7 +4,8 @@
 -- late to say how the provider is), what of the provider
 -- failed ('' is all of it), why, and for how many seconds it asks to be left
 -- alone, null if it does not. A destination is left alone for the delivery's
--- tenant: what it answered may be of the tenant's own making. The first failure
+-- tenant: what it answered may be of the tenant's own making. What was called through another
+-- account than the one that the name is served through by now pauses nothing. The first failure
 -- makes the pause; p_opens false only prolongs one. It is as long as was asked for,
 -- of which an hour is obeyed, else p_base; after each probe that failed twice as
 -- long, at most p_most and at least what was asked for; times a random factor
@@ -41,18 +42,26 @@ set jit = off
 as $$
 #variable_conflict use_column
 declare
-  v_now   timestamptz := clock_timestamp();
+  v_now   timestamptz;
   v_call  record;
   v_row   deed.pauses;
   v_made  boolean; -- it is this call's
   v_until timestamptz;
   v_begun timestamptz; -- the day or the month
 begin
+  -- As in deed.attempt, and before any row: whoever serves the name through another account ends what
+  -- pauses there are (deed.register_provider), and is seen from then on.
+  lock table deed.provider_lock in row share mode;
+  v_now := clock_timestamp();
   -- In one order: two relays' calls fail at the same time.
   for v_call in
     select u.*, case when u.destination = '' then '00000000-0000-0000-0000-000000000000' else c.tenant_id end as tenant
     from unnest(p_ids, p_claims, p_destinations, p_errors, p_after, p_opens, p_until) u(id, claim, destination, error, after, opens, quota)
     join deed.channel_outbox c on c.id = u.id and c.claim = u.claim
+    where c.request_kind is null or not exists (
+      select from deed.providers r
+      where r.name = p_provider and (r.kind, r.account) is distinct from (c.request_kind, c.request_account)
+    )
     order by u.destination, tenant
   loop
     if v_call.quota in ('day', 'month') then

@@ -18,9 +18,9 @@
 -- p_account names the account at the service, without a secret. From now on
 -- deed.attempt refuses dispatchers that serve the name through another one, or
 -- with p_sandbox (everything goes there) otherwise; deliveries that were called
--- through another account wait for it; pauses are the account's, and end with it.
--- Such a change waits for attempts that have
--- looked before and are not committed, for a second at a time (55P03: try again):
+-- through another account wait for it; pauses are the account's, and end with it, and
+-- what is answered to its calls makes none (deed.pause). Such a change waits for attempts, and
+-- for pauses, that have looked before and are not committed, for a second at a time (55P03: try again):
 -- from its commit on no call begins that has not seen it.
 create or replace function deed.register_provider(
   p_name            text,
@@ -102,7 +102,8 @@ begin
     raise exception 'register_provider: % stands for another kind of provider than %, which deliveries that are not finished were sent through', p_name, p_kind
       using errcode = 'DDCON', hint = 'Give the new one a name of its own, or let those end first: deed deliveries list --provider ' || p_name;
   end if;
-  -- What was down is another's. Who holds a pause may wait for the lock above.
+  -- What was down is another's. Who holds a pause may wait for the lock above: a claim, whose
+  -- probe is let go, of a pause that is over, or a settlement, which ends it.
   v_places := array(
     select l.ctid from deed.pauses l
     where l.provider = p_name
