@@ -28,7 +28,8 @@ type event struct {
 		At         string      `json:"timestamp"`
 	} `json:"complaint"`
 	Delivery struct {
-		At string `json:"timestamp"`
+		Recipients []string `json:"recipients"` // of those who get a copy, too
+		At         string   `json:"timestamp"`
 	} `json:"delivery"`
 	Reject struct {
 		Reason string `json:"reason"`
@@ -68,7 +69,15 @@ func read(n notification) delivery.Told {
 	case "Send":
 		return one(delivery.SaidAccepted, "", "")
 	case "Delivery":
-		return one(delivery.SaidDelivered, e.Delivery.At, "")
+		var list []recipient
+		for _, address := range e.Delivery.Recipients {
+			list = append(list, recipient{Address: address})
+		}
+		if len(list) == 0 {
+			return one(delivery.SaidDelivered, e.Delivery.At, "")
+		}
+		v.Said, v.At = delivery.SaidDelivered, timeOf(e.Delivery.At)
+		return each(v, list)
 	case "Open":
 		return one(delivery.SaidOpened, e.Open.At, "")
 	case "Click":

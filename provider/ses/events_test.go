@@ -131,10 +131,16 @@ func TestReadEvents_WhatIsSaid(t *testing.T) {
 	for more, want := range map[string]delivery.Told{
 		`"eventType":"Send"`: {Events: []delivery.StatusEvent{event(delivery.SaidAccepted, "", "", "", "", time.Time{})}},
 		`"eventType":"Delivery","delivery":{"timestamp":"2026-02-22T23:41:12.000Z"}`: {Events: []delivery.StatusEvent{event(delivery.SaidDelivered, "", "", "", "", at)}},
-		`"eventType":"Open","open":{"timestamp":"2026-02-22T23:41:12.000Z"}`:         {Events: []delivery.StatusEvent{event(delivery.SaidOpened, "", "", "", "", at)}},
-		`"eventType":"Click","click":{"timestamp":"2026-02-22T23:41:12.000Z"}`:       {Events: []delivery.StatusEvent{event(delivery.SaidClicked, "", "", "", "", at)}},
-		`"eventType":"Reject","reject":{"reason":"Bad content"}`:                     {Events: []delivery.StatusEvent{event(delivery.SaidDropped, "", "", "Bad content", "", time.Time{})}},
-		`"eventType":"Rendering Failure","failure":{"errorMessage":"no name"}`:       {Events: []delivery.StatusEvent{event(delivery.SaidDropped, "", "", "no name", "", time.Time{})}},
+		`"eventType":"Delivery","delivery":{"timestamp":"2026-02-22T23:41:12.000Z","recipients":["copy@example.com"]}`: {
+			Events: []delivery.StatusEvent{event(delivery.SaidDelivered, "", "copy@example.com", "", "", at)},
+		},
+		`"eventType":"Delivery","delivery":{"timestamp":"2026-02-22T23:41:12.000Z","recipients":["a@example.com","b@example.com"]}`: {
+			Events: []delivery.StatusEvent{event(delivery.SaidDelivered, "", "a@example.com", "", "", at), event(delivery.SaidDelivered, ":2", "b@example.com", "", "", at)},
+		},
+		`"eventType":"Open","open":{"timestamp":"2026-02-22T23:41:12.000Z"}`:   {Events: []delivery.StatusEvent{event(delivery.SaidOpened, "", "", "", "", at)}},
+		`"eventType":"Click","click":{"timestamp":"2026-02-22T23:41:12.000Z"}`: {Events: []delivery.StatusEvent{event(delivery.SaidClicked, "", "", "", "", at)}},
+		`"eventType":"Reject","reject":{"reason":"Bad content"}`:               {Events: []delivery.StatusEvent{event(delivery.SaidDropped, "", "", "Bad content", "", time.Time{})}},
+		`"eventType":"Rendering Failure","failure":{"errorMessage":"no name"}`: {Events: []delivery.StatusEvent{event(delivery.SaidDropped, "", "", "no name", "", time.Time{})}},
 		`"eventType":"Bounce","bounce":{"bounceType":"Permanent","bounceSubType":"General","timestamp":"2026-02-22T23:41:12.000Z","bouncedRecipients":[{"emailAddress":"a@example.com","diagnosticCode":"550 5.1.1"},{"emailAddress":"b@example.com"}]}`: {
 			Events: []delivery.StatusEvent{event(delivery.SaidBounced, "", "a@example.com", "550 5.1.1", "General", at), event(delivery.SaidBounced, ":2", "b@example.com", "", "General", at)},
 		},
