@@ -3,8 +3,9 @@ package doctor_test
 import (
 	"context"
 	"fmt"
-	"strings"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/deedhq/deed/doctor"
 	"github.com/deedhq/deed/internal/pgtest"
@@ -15,15 +16,30 @@ import (
 func lockHeld(t *testing.T, _ *scene) {
 	db := pgtest.New(t)
 	db.Broken()
-	admin := session(t, db, pgtest.Admin, "console")
-	do(t, admin, `begin`, `select deed.subscribe('orders', 'audit')`)
+	admin, worker, owner := session(t, db, pgtest.Admin, "console"), db.Conn(t, pgtest.Worker), db.Conn(t, pgtest.Owner)
 	gid := "held of " + db.Name()
-	do(t, db.Conn(t, pgtest.Worker), `begin`, `select deed.open_window()`, `prepare transaction '`+gid+`'`)
+	const short = 10 * time.Second // what is held for less is no trouble
+	for again := 9; ; again-- {
+		began := time.Now()
+		do(t, admin, `begin`, `select deed.subscribe('orders', 'audit')`)
+		do(t, worker, `begin`, `select deed.open_window()`, `prepare transaction '`+gid+`'`)
+		patient := examine(t, db.Pool(pgtest.Owner), doctor.Options{})
+		if time.Since(began) < short || again == 0 {
+			find(t, patient, "lock-held", doctor.OK, "")
+			break
+		}
+		do(t, admin, `rollback`) // it may have come to them too late
+		do(t, owner, `rollback prepared '`+gid+`'`)
+	}
 	findings := examine(t, db.Pool(pgtest.Owner), impatient)
 	says(t, find(t, findings, "lock-held", doctor.Warn, fmt.Sprintf("pid %d (console)", admin.PgConn().PID())), "list_lock", "idle in transaction", "deed_test_admin")
 	says(t, find(t, findings, "lock-held", doctor.Warn, gid), "window_lock", "prepared")
-	find(t, examine(t, db.Pool(pgtest.Owner), doctor.Options{}), "lock-held", doctor.OK, "")
-	do(t, db.Conn(t, pgtest.Owner), `rollback prepared '`+gid+`'`)
+	do(t, owner, `rollback prepared '`+gid+`'`)
+}
+
+// waits says whether somebody is named as who waits.
+func waits(findings doctor.Findings, subject string) bool {
+	return slices.ContainsFunc(findings, func(f doctor.Finding) bool { return f.Name == "lock-wait" && f.Subject == subject })
 }
 
 // Who has locked a face's relation against others is named, and who waits for it.
@@ -45,7 +61,7 @@ func TestFindings_AFacesRelationIsLocked(t *testing.T) {
 	var findings []doctor.Finding
 	eventually(t, "who waits", func() bool {
 		findings = examine(t, db.Pool(pgtest.Owner), impatient)
-		return strings.Contains(text(findings), subject)
+		return waits(findings, subject)
 	})
 	holder := fmt.Sprintf("pid %d (console", owner.PgConn().PID())
 	says(t, find(t, findings, "lock-held", doctor.Warn, holder+")"), "public.outbox", "idle in transaction")
@@ -111,7 +127,7 @@ func lockWait(t *testing.T, _ *scene) {
 	var findings []doctor.Finding
 	eventually(t, "who waits", func() bool {
 		findings = examine(t, db.Pool(pgtest.Owner), impatient)
-		return strings.Contains(text(findings), subject)
+		return waits(findings, subject)
 	})
 	says(t, find(t, findings, "lock-wait", doctor.Warn, subject), fmt.Sprintf("pid %d (console", holder.PgConn().PID()))
 	do(t, holder, `rollback`)
