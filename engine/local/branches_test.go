@@ -13,6 +13,16 @@ import (
 	"github.com/deedhq/deed/run"
 )
 
+// come waits for what closes came.
+func come(t testing.TB, what string, came <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-came:
+	case <-time.After(pgtest.Patience):
+		t.Fatalf("waited in vain for %s", what)
+	}
+}
+
 // never is an inner step that returns nothing of use.
 func never(ctx context.Context, name string, do func(context.Context) error) error {
 	_, err := run.Step(ctx, name, func(ctx context.Context) (nothing, error) { return nil, do(ctx) })
@@ -56,7 +66,7 @@ func TestContract_R5_ABranchThatWasCutShortIsNotForgotten(t *testing.T) {
 	}}
 	_, stop := serve(t, db, opts)
 	id := start(t, db, "r", nil)
-	<-gaveUp
+	come(t, "the goods to be given up", gaveUp)
 	stop()
 	serve(t, db, opts)
 	eventually(t, "a person to be asked, or the run to end", func() bool {
@@ -151,7 +161,7 @@ func TestContract_R5_NoInnerStepBeginsUnderALostClaim(t *testing.T) {
 	put(t, db, `{plan: p, version: "1", steps: {main: {kind: go, handler: code, guarantee: at_most_once}}}`)
 	between, goOn := make(chan struct{}), make(chan struct{})
 	var charged atomic.Int64
-	serve(t, db, local.Options{Lease: 2 * time.Second, Handlers: []local.Handler{
+	serve(t, db, local.Options{Lease: 10 * time.Second, Handlers: []local.Handler{
 		local.Step("code", func(ctx context.Context, _ nothing) (nothing, error) {
 			if err := never(ctx, "first", func(context.Context) error { return nil }); err != nil {
 				return nil, err
@@ -162,7 +172,7 @@ func TestContract_R5_NoInnerStepBeginsUnderALostClaim(t *testing.T) {
 		}),
 	}})
 	start(t, db, "r", nil)
-	<-between
+	come(t, "what is between the two", between)
 	// Somebody else has it; the renewals of who had it wait for that until it is too late for them.
 	tx, err := db.Pool(pgtest.Owner).Begin(t.Context())
 	if err != nil {
@@ -175,7 +185,7 @@ func TestContract_R5_NoInnerStepBeginsUnderALostClaim(t *testing.T) {
 	if _, err := tx.Exec(t.Context(), `update deed.run_steps set claim = claim + 1, claimed_by = 'another', lease_until = clock_timestamp() + interval '1 hour'`); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(1600 * time.Millisecond)
+	time.Sleep(8 * time.Second) // more than two thirds of the lease: it has to be asked for
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package local_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -57,6 +58,9 @@ func serve(t testing.TB, db *pgtest.DB, opts local.Options) (e *local.Engine, st
 func serveIn(t testing.TB, pool *pgxpool.Pool, opts local.Options) (e *local.Engine, stop func()) {
 	t.Helper()
 	opts.PollInterval = max(opts.PollInterval, 10*time.Millisecond)
+	// An exchange that is given up may have claimed.
+	opts.StateStore.WriteLatencyBudget = cmp.Or(opts.StateStore.WriteLatencyBudget, pgtest.Patience)
+	opts.Deadline = cmp.Or(opts.Deadline, pgtest.Patience)
 	e, err := local.New(t.Context(), pool, opts)
 	if err != nil {
 		t.Fatal(err)
