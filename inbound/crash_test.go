@@ -41,7 +41,7 @@ func killedAt(t *testing.T, program harness.Program, answer, point string) {
 	}
 	victim := start(0, point)
 	other := start(1, "")
-	ctx, cancel := context.WithTimeout(t.Context(), pgtest.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*pgtest.Patience)
 	defer cancel()
 	var all sync.WaitGroup
 	sent, room := 0, make(chan struct{}, 8)

@@ -116,11 +116,9 @@ func TestContract_D9_InboundLogLines(t *testing.T) {
 	for _, body := range []string{"1 canary-a canary-fails", "2 canary-b canary-unreserved", "4 canary-d canary-text"} {
 		want(t, "again: "+body, post(t, url, body), 200)
 	}
-	if list := log.with("canary"); len(list) > 0 {
-		t.Errorf("logged: %s", list[0])
-	}
 	for platform, of := range map[string]struct{ lines, errors int }{"1": {4, 1}, "2": {4, 1}, "3": {2, 0}, "4": {3, 0}} {
 		id := pgtest.One[string](t, db.Pool(pgtest.Owner), `select id::text from deed.channel_messages where platform_message_id = $1`, platform)
+		eventually(t, "the lines of "+platform, func() bool { return len(log.with("channel_message_id="+id)) >= of.lines }) // of an end after its answer
 		list, failed := log.with("channel_message_id="+id), 0
 		for _, line := range list {
 			if !strings.Contains(line, "correlation_id="+id) {
@@ -131,6 +129,9 @@ func TestContract_D9_InboundLogLines(t *testing.T) {
 			}
 		}
 		want(t, "lines and errors of "+platform, fmt.Sprint(len(list), failed), fmt.Sprint(of.lines, of.errors))
+	}
+	if list := log.with("canary"); len(list) > 0 {
+		t.Errorf("logged: %s", list[0])
 	}
 	verified(t, db)
 }

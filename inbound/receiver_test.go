@@ -145,7 +145,7 @@ func TestReceiver_PlacesAreASourcesOwn(t *testing.T) {
 	defer stop()
 	for i := range 300 {
 		waiting.Go(func() {
-			req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/in/stuck", strings.NewReader(fmt.Sprintf("%d ann hello", i)))
+			req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/in/stuck", strings.NewReader(fmt.Sprintf("%d ann%d hello", i, i))) // who have the source alone in common
 			if err != nil {
 				panic(err) // a constant is wrong
 			}

@@ -314,10 +314,14 @@ func TestTrace_FromMessageToReply(t *testing.T) {
 	for r.Ready() != nil {
 		time.Sleep(time.Millisecond)
 	}
-	for range 2 {
+	if !pgtest.Wait(pgtest.Patience, func() bool { // who sent it brings it until it is done
 		request := httptest.NewRequestWithContext(ctx, "POST", "/in/shop", nil)
 		request.Header.Set("X-Correlation-Id", "c-9")
-		r.Handler().ServeHTTP(httptest.NewRecorder(), request)
+		answer := httptest.NewRecorder()
+		r.Handler().ServeHTTP(answer, request)
+		return answer.Code == http.StatusOK
+	}) {
+		t.Fatal("it is never done")
 	}
 	if !pgtest.Wait(pgtest.Patience, func() bool { return len(spans.Ended()) == 3 }) {
 		t.Fatalf("%d spans, want 3", len(spans.Ended()))

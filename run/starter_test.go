@@ -143,15 +143,16 @@ func TestStarter_AnOpenTransactionHoldsUpNobodyElse(t *testing.T) {
 	// Of more callers than are tried alone at a time, and as they come in again and again.
 	var held [8][]startedBy
 	var waiting sync.WaitGroup
-	others, cancel := context.WithTimeout(t.Context(), pgtest.Patience)
-	defer cancel()
 	for i := range 40 {
 		if i < len(held) {
 			waiting.Go(func() {
 				held[i] = ask(t.Context(), s, run.Request{Plan: "p", ID: "held"}, run.Request{Plan: "p", ID: "held", Version: "1"})
 			})
 		}
-		for _, a := range ask(others, s, run.Request{Plan: "p", ID: fmt.Sprint("a", i)}, run.Request{Plan: "p", ID: fmt.Sprint("b", i), Version: "1"}) {
+		ctx, cancel := context.WithTimeout(t.Context(), pgtest.Patience)
+		others := ask(ctx, s, run.Request{Plan: "p", ID: fmt.Sprint("a", i)}, run.Request{Plan: "p", ID: fmt.Sprint("b", i), Version: "1"})
+		cancel()
+		for _, a := range others {
 			if a.err != nil || !a.got.New {
 				t.Fatalf("%+v: %+v, %v", a.req, a.got, a.err)
 			}

@@ -401,7 +401,12 @@ func brokerFaults(t *testing.T) {
 		t.Run(tt.err.Message, func(t *testing.T) {
 			t.Parallel()
 			c := start(t, nil)
-			sink := open(t, c, func(o *kafka.Options) { o.Timeout = 5 * time.Second }) // time to hear the fault
+			sink := open(t, c, func(o *kafka.Options) {
+				o.Timeout = 5 * time.Second // time to hear the fault
+				if tt.want == "attempt" {
+					o.Timeout = patience // it is heard on a connection of its own, too
+				}
+			})
 			found(t, sink)
 			fault := c.fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: tt.err, Count: -1})
 			expect(t, sink.Deliver(t.Context(), []deed.Message{message(2, nil)}), tt.want)
