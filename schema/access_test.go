@@ -21,6 +21,7 @@ const forget = `
 	drop role deed_app; drop role deed_worker; drop role deed_admin;
 	drop policy settings_owner on deed.settings;
 	drop policy contracts_owner on deed.contracts;
+	drop policy log_owner on deed.log;
 	grant execute on all functions in schema deed to public`
 
 // installed is a server of its own, for roles are the cluster's, on which a login
@@ -61,8 +62,35 @@ func TestUp_MakesRolesAndRightsAgain(t *testing.T) {
 		  and has_schema_privilege('deed_worker', 'm10_recovery', 'usage')`) {
 		t.Error("a role may not use what it is for")
 	}
+	if got := pgtest.One[string](t, super, `
+		select coalesce(string_agg(p.policyname, ' ' order by p.policyname), '') from pg_policies p
+		where p.schemaname = 'deed' and p.tablename in ('log', 'run_log') and has_table_privilege('deed_worker', 'deed.' || p.tablename, 'select')`); got != "log_admin log_app log_owner log_worker run_log_admin run_log_app run_log_owner run_log_worker" {
+		t.Errorf("of the partitioned logs a worker may read those with the policies %q", got)
+	}
 	if again := up(t, owner); len(again.Roles)+again.Rights+len(again.Faces) != 0 || again.Functions {
 		t.Errorf("the next Up did %+v", again)
+	}
+}
+
+// What is changed of a partitioned table is a difference, as of any other.
+func TestValidate_PartitionedTables(t *testing.T) {
+	t.Parallel()
+	conn := pgtest.New(t).Conn(t, pgtest.Owner)
+	for _, test := range []struct{ change, want string }{
+		{`alter policy log_app on deed.log using (true)`, "+ policy log_app for r to deed_app using true"},
+		{`grant select on deed.log to public`, "+ grant select to public"},
+		{`revoke select on deed.run_log from deed_worker`, "- grant select to deed_worker"},
+		{`alter table deed.run_log no force row level security`, "+ table deed.run_log partition by RANGE (run_id) rls=true forced=false"},
+		{`drop trigger run_log_rewrite on deed.run_log`, "- CREATE TRIGGER run_log_rewrite "},
+		{`drop index deed.log_xid_idx`, "- CREATE INDEX log_xid_idx "},
+		{`alter table deed.run_log drop constraint run_log_once`, "- constraint run_log_once "},
+	} {
+		execute(t, conn, "begin; "+test.change)
+		differences, err := schema.Validate(t.Context(), conn)
+		if err != nil || !slices.ContainsFunc(differences, func(d string) bool { return strings.HasPrefix(d, test.want) }) {
+			t.Errorf("after %s: %q, %v; want %s", test.change, differences, err, test.want)
+		}
+		execute(t, conn, "rollback")
 	}
 }
 

@@ -988,6 +988,31 @@ table deed.list_lock rls=true forced=true
 sequence deed.list_seq
   grant usage to deed_admin
   grant usage to deed_worker
+table deed.log partition by RANGE (id) rls=true forced=true
+  column id bigint not null
+  column xid xid8 not null
+  column slot integer not null
+  column list_version bigint not null
+  column tenant_id uuid not null
+  column created_at timestamp with time zone not null
+  column process_after timestamp with time zone
+  column topic text not null
+  column key text
+  column type text
+  column aggregate_type text
+  column content_type text not null default 'application/json'::text
+  column headers jsonb
+  column payload bytea not null
+  constraint log_slot_id_key UNIQUE (slot, id)
+  CREATE INDEX log_xid_idx ON ONLY deed.log USING btree (xid)
+  CREATE UNIQUE INDEX log_slot_id_key ON ONLY deed.log USING btree (slot, id)
+  policy log_admin for r to deed_admin using true
+  policy log_app for r to deed_app using (tenant_id = ( SELECT deed.current_tenant() AS current_tenant))
+  policy log_owner for * to owner using true check true
+  policy log_worker for r to deed_worker using true
+  grant select to deed_admin
+  grant select to deed_app
+  grant select to deed_worker
 sequence deed.log_seq
   grant usage to deed_admin
   grant usage to deed_worker
@@ -1406,6 +1431,44 @@ table deed.run_functions rls=true forced=true
   policy run_functions_owner for * to owner using true check true
   policy run_functions_worker for r to deed_worker using true
   grant select to deed_admin
+  grant select to deed_worker
+table deed.run_log partition by RANGE (run_id) rls=true forced=true
+  column run_id uuid not null
+  column tenant_id uuid not null
+  column run_seq bigint not null
+  column emitted_at timestamp with time zone not null
+  column persisted_at timestamp with time zone not null
+  column logical_attempt integer not null
+  column engine_attempt integer
+  column event_type text not null
+  column step_id text
+  column idempotency_key bytea not null
+  column adapter_version text
+  column engine_run_ref jsonb
+  column caused_by_signal_id uuid
+  column parent_event_id uuid
+  column event_data jsonb not null
+  column redacted_sha256 bytea
+  constraint run_log_counts_from_one CHECK (((run_seq >= 1) AND (logical_attempt >= 1) AND (engine_attempt >= 1)))
+  constraint run_log_data_are_bounded CHECK (((jsonb_typeof(event_data) = 'object'::text) AND ((pg_column_size(event_data) <= 10000) OR (octet_length((event_data)::text) <= 65536))))
+  constraint run_log_key_is_sha256 CHECK ((octet_length(idempotency_key) = 32))
+  constraint run_log_names_are_short CHECK (((step_id <> 'RUN'::text) AND ((length(step_id) >= 1) AND (length(step_id) <= 200)) AND (length(adapter_version) <= 40)))
+  constraint run_log_once UNIQUE (run_id, idempotency_key)
+  constraint run_log_pkey PRIMARY KEY (run_id, run_seq)
+  constraint run_log_step_of_steps CHECK (((step_id IS NOT NULL) = ("left"(event_type, 4) = 'Step'::text)))
+  CREATE INDEX run_log_type_idx ON ONLY deed.run_log USING btree (event_type, persisted_at)
+  CREATE UNIQUE INDEX run_log_ends_idx ON ONLY deed.run_log USING btree (run_id, step_id, logical_attempt) WHERE (event_type = ANY (ARRAY['StepCompleted'::text, 'StepFailed'::text, 'StepSkipped'::text]))
+  CREATE UNIQUE INDEX run_log_once ON ONLY deed.run_log USING btree (run_id, idempotency_key)
+  CREATE UNIQUE INDEX run_log_pkey ON ONLY deed.run_log USING btree (run_id, run_seq)
+  policy run_log_admin for r to deed_admin using true
+  policy run_log_app for r to deed_app using (tenant_id = ( SELECT deed.current_tenant() AS current_tenant))
+  policy run_log_owner for * to owner using true check true
+  policy run_log_worker for r to deed_worker using true
+  CREATE TRIGGER run_log_delete BEFORE DELETE ON deed.run_log FOR EACH ROW EXECUTE FUNCTION deed.refuse_run_change()
+  CREATE TRIGGER run_log_rewrite BEFORE UPDATE ON deed.run_log FOR EACH ROW EXECUTE FUNCTION deed.refuse_run_change()
+  CREATE TRIGGER run_log_truncate BEFORE TRUNCATE ON deed.run_log FOR EACH STATEMENT EXECUTE FUNCTION deed.refuse_run_change()
+  grant select to deed_admin
+  grant select to deed_app
   grant select to deed_worker
 table deed.run_partitions rls=true forced=true
   column n integer not null

@@ -26,7 +26,8 @@ with relations as (
   from pg_catalog.pg_class c
   where c.relnamespace = 'deed'::regnamespace and c.relkind in ('r', 'p', 'S', 'v')
     and not c.relispartition and c.relname !~ '^(log_p|run_log_w)[0-9]+$'
-    and c.oid not in (select d.objid from pg_catalog.pg_depend d where d.deptype = 'i' and d.classid = 'pg_class'::regclass)
+    -- Sequences of identity columns; a partitioned table depends on itself by the columns of its key.
+    and c.oid not in (select d.objid from pg_catalog.pg_depend d where d.deptype = 'i' and d.classid = 'pg_class'::regclass and d.objsubid = 0)
 ),
 lines as (
   select 0 as part, '' as name, 0 as n, 'schema deed' as line
