@@ -2,7 +2,10 @@ package delivery_test
 
 import (
 	"context"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -99,6 +102,44 @@ func TestContract_D5_ARepeatThatIsRefusedSettlesNothing(t *testing.T) {
 				t.Errorf("%+v", e)
 			}
 		})
+	}
+}
+
+// What an event is called may be made of the address that it is about: WhatsApp's ids have the
+// number in them, and a bounce may name itself after who was not reached.
+func TestContract_D12_EventsBringNoAddressIntoTheAuditLog(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	l, _ := run(t, db, said(newFake()))
+	chat := func(to string, part int) delivery.StatusEvent {
+		d := email(to, fmt.Sprint(part))
+		d.Channel, d.Payload = delivery.Chat, json.RawMessage(`{"text":"hello"}`)
+		id := "wamid." + base64.StdEncoding.EncodeToString([]byte(to[1:]+fmt.Sprint(part))) + ":failed"
+		return delivery.StatusEvent{Said: delivery.SaidSoftBounced, Delivery: sent(t, db, d)[0], ID: id}
+	}
+	mail := func(to, id string) delivery.StatusEvent {
+		return delivery.StatusEvent{Said: delivery.SaidBounced, Delivery: sent(t, db, email(to))[0], ID: id}
+	}
+	left := chat("+4917012345001", 0)
+	left.Said = delivery.SaidUnsubscribed
+	record(t, l, left)
+	for i := range 5 {
+		record(t, l, chat("+4917012345002", i))
+	}
+	record(t, l, mail("Canary.one@example.com", "<bounce-CANARY.One@example.com@mx.example.org>"), mail("canary.two@example.com", "<canary.two=example.com-5@mx.example.org>"),
+		mail("canary.three@example.com", "<canary.three%40example.com-5@mx.example.org>"), mail("plain@example.com", "<7@mx.example.org>"))
+	var hashed int
+	reasons := rowsOf(t, db.Pool(pgtest.Owner), `select reason from deed.audit_log where subject_type = 'suppression'`)
+	for _, reason := range reasons {
+		if low := strings.ToLower(reason); strings.Contains(low, "wamid") || strings.Contains(low, "canary") {
+			t.Errorf("the audit log says %q", reason)
+		}
+		if strings.Contains(reason, ": event sha256:") {
+			hashed++
+		}
+	}
+	if len(reasons) != 6 || hashed != 5 || !strings.Contains(strings.Join(reasons, "\n"), "event <7@mx.example.org>, delivery ") {
+		t.Errorf("%d reasons, %d of them with a hash: %q", len(reasons), hashed, reasons)
 	}
 }
 

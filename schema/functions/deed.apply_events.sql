@@ -109,7 +109,10 @@ begin
 
   if p_events && array['bounced', 'complained', 'unsubscribed', 'soft_bounced'] then
     for v_e in
-      select distinct on (c.tenant_id, c.channel, a.address, u.event, p.purpose, s.of) c.id, c.tenant_id, c.provider, c.channel, a.address, u.event, u.event_id, p.purpose, coalesce(u.at, v_now) as at, u.at < transaction_timestamp() as timed,
+      select distinct on (c.tenant_id, c.channel, a.address, u.event, p.purpose, s.of) c.id, c.tenant_id, c.provider, c.channel, a.address, u.event, p.purpose, coalesce(u.at, v_now) as at, u.at < transaction_timestamp() as timed,
+        -- What it is called stays in the audit log, where no address may be: WhatsApp's ids are made of the number, and a bounce's may have whom it did not reach.
+        case when position(lower(ltrim(a.address, '+')) in replace(replace(lower(u.event_id), '%40', '@'), '=', '@')) = 0 then deed.erased_message_id(u.event_id)
+          else 'sha256:' || encode(sha256(convert_to(u.event_id, 'UTF8')), 'hex') end as event_id,
         a.address = deed.fold_address(c.channel, c.recipient) as own
       from unnest(p_ids, p_events, p_event_ids, p_addresses, p_ats) u(id, event, event_id, address, at)
       cross join lateral (select o.id, o.tenant_id, o.provider, o.channel, o.purpose, o.recipient from deed.channel_outbox o where o.id = u.id and o.erased_at is null and (o.cc is null or u.address <> '')) c
