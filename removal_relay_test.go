@@ -335,11 +335,11 @@ func TestCrash_RemovalIsKilledAndGoesOn(t *testing.T) {
 	left := func() int {
 		return pgtest.One[int](t, s.db.Pool(pgtest.Worker), `select count(*) from deed.pending where subscription = $1`, id)
 	}
-	v := s.start("clearing:2")
+	v := s.start("clearing:2", patient) // a step that runs out of time is taken again a minute later
 	v.Crashed(t, "clearing:2", 2*pgWait)
 	same(t, "rows that are left", left(), 12000)
 	verified(t, s.db)
-	rest := s.start("")
+	rest := s.start("", patient)
 	eventuallyWithin(t, 2*pgWait, "the rest to be taken away", func() bool { return left() == 0 })
 	rest.Stop()
 	if err := rest.Wait(t, pgWait); err != nil {

@@ -203,9 +203,14 @@ func TestContract_O11_UnreadAfterARestoreStays(t *testing.T) {
 	db.Exec(t, pgtest.Owner, `update deed.backfills set finished_at = now()`)
 	same(t, "steps before it is read", retain(t, db, pgtest.Worker), []string{})
 	same(t, "unread", unread(), "2 t")
+	// Or the relay takes the steps itself, at any moment of its first minute.
+	held := openTx(t, db, pgtest.Owner, `lock table deed.retention_lock in share update exclusive mode`)
 	client, stop = runStream(t, db, stream(&sink))
 	drained(t, client)
 	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	if err := held.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if n, _ := sink.counts(); n != 5 {

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/admin"
 	"github.com/deedhq/deed/internal/pgtest"
@@ -446,18 +448,29 @@ func TestStream_FailoverTakesWindowsBack(t *testing.T) {
 		eventually(t, "it to come", func() bool { n, _ := sink.counts(); return n == i+1 })
 	}
 	drained(t, c)
-	// The standby has no windows but the first few, and the lanes stand there.
-	db.Exec(t, pgtest.Owner, `
-		with kept as (select n from deed.windows where n > 0 order by n limit 3),
-		gone as (delete from deed.progress where from_window > (select max(n) from kept) or to_window > (select max(n) from kept))
-		delete from deed.windows where n > (select max(n) from kept)`)
-	db.Exec(t, pgtest.Owner, `select setval(pg_get_serial_sequence('deed.windows', 'n'), (select max(n) from deed.windows))`)
-	// Takes were taken back as well.
-	db.Exec(t, pgtest.Owner, `
-		insert into deed.progress (subscription, lane, n, fence, from_window, slot, total)
-		select l.subscription, l.lane, g.n + 1, l.fence, g.from_window, -2, g.total
-		from deed.lanes l
-		cross join lateral (select max(g.n) as n, max(g.from_window) as from_window, max(g.total) as total from deed.progress g where g.subscription = l.subscription and g.lane = l.lane) g`)
+	// The standby has no windows but the first few, and the lanes stand there. Takes were
+	// taken back as well. A lane that notices is not to record anything in between.
+	err := pgx.BeginFunc(t.Context(), db.Pool(pgtest.Owner), func(tx pgx.Tx) error {
+		for _, sql := range []string{
+			`lock table deed.progress in share row exclusive mode`,
+			`with kept as (select n from deed.windows where n > 0 order by n limit 3),
+			gone as (delete from deed.progress where from_window > (select max(n) from kept) or to_window > (select max(n) from kept))
+			delete from deed.windows where n > (select max(n) from kept)`,
+			`select setval(pg_get_serial_sequence('deed.windows', 'n'), (select max(n) from deed.windows))`,
+			`insert into deed.progress (subscription, lane, n, fence, from_window, slot, total)
+			select l.subscription, l.lane, g.n + 1, l.fence, g.from_window, -2, g.total
+			from deed.lanes l
+			cross join lateral (select max(g.n) as n, max(g.from_window) as from_window, max(g.total) as total from deed.progress g where g.subscription = l.subscription and g.lane = l.lane) g`,
+		} {
+			if _, err := tx.Exec(t.Context(), sql); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	for i := range 2 {
 		publish(t, db, keyed(fmt.Sprint(i), 20+i))
 	}

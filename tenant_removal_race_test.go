@@ -384,6 +384,9 @@ func TestContract_D7_StreamsPassARemovedTenantBy(t *testing.T) {
 			}
 			askRemoval(t, db, b)
 			eventuallyWithin(t, 3*time.Minute, "the relay to come that far", func() bool {
+				if !over { // a pass that began beside a statement of the relay's own, as its tally, is not the last
+					db.Exec(t, pgtest.Owner, `update deed.tenant_removals set stage = 0, waits = true where stage = 6 and not is_final`)
+				}
 				return pgtest.One[bool](t, db.Pool(pgtest.Worker), `select `+until+` from deed.tenant_removals`)
 			})
 			close(goOn)

@@ -270,11 +270,11 @@ func TestCrash_ATenantsRemovalIsKilledAndGoesOn(t *testing.T) {
 	pgtest.One[int](t, s.db.Pool(pgtest.Admin), `
 		select count(*) from deed.publish_many(array_fill('many'::text, array[22000]), array_fill('{}'::bytea, array[22000]), p_tenants => array_fill($1::text::uuid, array[22000]))`, gone.String())
 	askRemoval(t, s.db, gone)
-	v := s.start("removing a tenant:2")
+	v := s.start("removing a tenant:2", patient) // a step that runs out of time counts as well
 	v.Crashed(t, "removing a tenant:2", 2*pgWait)
 	same(t, "rows that are left", left(t, s.db, gone), map[string]int64{"log": 22000, "pending": 12000, "tenants": 1})
 	verified(t, s.db)
-	rest := s.start("")
+	rest := s.start("", patient)
 	eventuallyWithin(t, 3*time.Minute, "the rest to be taken away", func() bool { return len(left(t, s.db, gone)) == 0 })
 	rest.Stop()
 	if err := rest.Wait(t, pgWait); err != nil {
