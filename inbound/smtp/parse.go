@@ -69,6 +69,12 @@ func parse(raw []byte, to []string) (parsed, error) {
 		return parsed{}, errNoMail
 	}
 	h := textproto.MIMEHeader(m.Header)
+	// "From : x" is none of From here, and is what a signature of From is over.
+	for name := range h {
+		if strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' }) {
+			return parsed{}, errors.New("the name of a header has a blank in it, or is no ASCII")
+		}
+	}
 	from, err := (&mail.AddressParser{WordDecoder: words}).ParseList(m.Header.Get("From"))
 	if err != nil || len(from) != 1 || len(h.Values("From")) != 1 {
 		return parsed{}, errors.New("it has not one author: want one address in From")
