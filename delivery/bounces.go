@@ -72,7 +72,8 @@ func (b *Bounces) Takes(to string) bool {
 	return false
 }
 
-// Take records what a mail says that came to an address: bounced, and why, or delivered.
+// Take records what a mail says that came to an address: bounced, and why, or delivered. The
+// address proves that the delivery is ours, not who writes: of one with copies no bounce is hard.
 // What says nothing of a delivery, such as an answer, is ignored. Errors: [ErrNoEvents] for
 // an address that no provider's mail comes back to, [ErrUnverified] for one that looks so
 // and was made by others, [ErrNoMail]; nothing is changed then. Any other is the database's,
@@ -105,8 +106,12 @@ func (b *Bounces) record(ctx context.Context, provider string, told Told, err er
 		return Recorded{}, ErrNoMail
 	}
 	for i, e := range told.Events {
-		if told.Events[i].Address, err = b.ledger.addressee(ctx, e.Delivery, e.Address); err != nil {
+		var copied bool
+		if told.Events[i].Address, copied, err = b.ledger.addressee(ctx, e.Delivery, e.Address); err != nil {
 			break
+		}
+		if copied && e.Said == SaidBounced { // all who got it know the address, and may say this of each other
+			told.Events[i].Said = SaidSoftBounced
 		}
 	}
 	var done Recorded
@@ -126,17 +131,17 @@ func (b *Bounces) record(ctx context.Context, provider string, told Told, err er
 	return done, nil
 }
 
-// addressee is an address if a delivery goes to it, be it a copy; else "".
-func (l *Ledger) addressee(ctx context.Context, delivery, address string) (string, error) {
-	if address == "" {
-		return "", nil
-	}
+// addressee is an address if a delivery goes to it, be it a copy, else ""; and whether it
+// has copies.
+func (l *Ledger) addressee(ctx context.Context, delivery, address string) (its string, copied bool, err error) {
 	ctx, cancel := l.deadline(ctx)
 	defer cancel()
 	var is bool
-	err := l.pool.QueryRow(ctx, query.IsAddressee, delivery, address).Scan(&is)
-	if err != nil || !is {
-		return "", deed.WrapError("bounce", err)
+	if err := l.pool.QueryRow(ctx, query.Addressee, delivery, address).Scan(&is, &copied); err != nil {
+		return "", false, deed.WrapError("bounce", err)
 	}
-	return address, nil
+	if !is {
+		address = ""
+	}
+	return address, copied, nil
 }

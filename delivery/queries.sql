@@ -141,8 +141,9 @@ select f.delivered_at, f.bounced_at, f.complained_at, f.unsubscribed_at, f.opene
 from deed.delivery_feedback f
 where f.delivery_id = $1::text::uuid;
 
--- name: is_addressee
-select coalesce(bool_or(deed.fold_address(c.channel, $2::text) = any (c.cc || deed.fold_address(c.channel, c.recipient))), false)
+-- name: addressee
+-- Whether it goes to an address, and whether others get copies.
+select coalesce(bool_or(deed.fold_address(c.channel, $2::text) = any (c.cc || deed.fold_address(c.channel, c.recipient))), false), coalesce(bool_or(c.cc is not null), false)
 from deed.channel_outbox c
 where c.id = $1::text::uuid;
 

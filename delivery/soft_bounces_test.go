@@ -174,3 +174,51 @@ func TestContract_D11_SoftBouncesInARow(t *testing.T) {
 		t.Errorf("for %g days", days)
 	}
 }
+
+// returned are mails that say each what they are told to.
+type returned struct{ delivery.StatusEvent }
+
+func (returned) TakesMail(string) bool { return true }
+
+func (r returned) ReadMail(string, []byte) (delivery.Told, error) {
+	return delivery.Told{Events: []delivery.StatusEvent{r.StatusEvent}}, nil
+}
+
+// All who get an e-mail with copies see where it comes back to, and may write there of each
+// other: that stops mail to somebody only when five deliveries say it, and then for a while.
+func TestContract_D13_WhoGotACopyStopsNoMailToOthers(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	l, _ := run(t, db, said(newFake()))
+	take := func(id, address string) {
+		t.Helper()
+		b := l.Bounces(map[string]delivery.MailReader{"fake": returned{delivery.StatusEvent{Said: delivery.SaidBounced, ID: "ev", Delivery: id, Address: address, Code: "5.1.1"}}})
+		if got, err := b.Take(t.Context(), "to", nil); err != nil || got.Matched != 1 {
+			t.Fatal(got, err)
+		}
+	}
+	suppressed := func() []string {
+		t.Helper()
+		return rowsOf(t, db.Pool(pgtest.Owner), `select address || case when expires_at is null then '' else ' for a while' end from deed.suppressions order by address`)
+	}
+	for i := range 5 {
+		if got := suppressed(); len(got) > 0 {
+			t.Errorf("after %d: %q", i, got)
+		}
+		d := withCopies("bob@example.com", "news", "copy@example.com")
+		d.Key = delivery.NewKey("copied", fmt.Sprint(i))
+		id := sent(t, db, d)[0]
+		for range 2 {
+			for _, address := range []string{"Bob@example.com", "copy@example.com", "eve@example.com", ""} {
+				take(id, address)
+			}
+		}
+		if got := feedback(t, l, id); got.Bounce != delivery.SoftBounce || got.Code != "5.1.1" {
+			t.Errorf("%+v", got)
+		}
+	}
+	take(sent(t, db, email("alone@example.com"))[0], "")
+	if got := suppressed(); !slices.Equal(got, []string{"alone@example.com", "bob@example.com for a while", "copy@example.com for a while"}) {
+		t.Errorf("suppressed: %q", got)
+	}
+}
