@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
@@ -35,7 +36,7 @@ const (
 // StatusEvent is one thing that a provider says of a message: verified by the caller.
 type StatusEvent struct {
 	Said Said
-	// ID is the provider's id of the event, up to 255 bytes. Required.
+	// ID is the provider's id of the event, up to 255 bytes without control characters. Required.
 	ID string
 	// Delivery is the delivery's id, as the request carried it; empty: the event has none.
 	Delivery string
@@ -136,6 +137,9 @@ func (e StatusEvent) check() error {
 	}
 	if e.ID == "" || len(e.ID) > 255 {
 		return errors.New("its id is missing, or has over 255 bytes")
+	}
+	if strings.ContainsFunc(e.ID, unicode.IsControl) {
+		return errors.New("its id has a control character in it")
 	}
 	if len(e.MessageID) > 500 {
 		return errors.New("its message id has over 500 bytes")

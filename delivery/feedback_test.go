@@ -321,7 +321,7 @@ func TestContract_D13_StrangeEventsChangeNothing(t *testing.T) {
 	if _, err := l.Record(t.Context(), "nobody", bounced(id, "")); deed.CodeOf(err) != deed.NotFound {
 		t.Error(err)
 	}
-	for _, bad := range []delivery.StatusEvent{{Said: "vanished", ID: "ev"}, {Said: delivery.SaidBounced}, {Said: delivery.SaidBounced, ID: strings.Repeat("x", 256)}, {Said: delivery.SaidBounced, ID: "a\x00"}, {Said: delivery.SaidBounced, ID: "ev", MessageID: strings.Repeat("x", 501)}} {
+	for _, bad := range []delivery.StatusEvent{{Said: "vanished", ID: "ev"}, {Said: delivery.SaidBounced}, {Said: delivery.SaidBounced, ID: strings.Repeat("x", 256)}, {Said: delivery.SaidBounced, ID: "a\x00"}, {Said: delivery.SaidBounced, ID: "a\x1b[2J"}, {Said: delivery.SaidBounced, ID: "a\u009b2J"}, {Said: delivery.SaidBounced, ID: "ev", MessageID: strings.Repeat("x", 501)}} {
 		if _, err := l.Record(t.Context(), "fake", bad); deed.CodeOf(err) != deed.Invalid {
 			t.Errorf("%+v: %v", bad, err)
 		}

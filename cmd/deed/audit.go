@@ -112,7 +112,7 @@ deed audit check --holds sees later that nothing before it is missing.`,
 		Example: "  deed audit export > audit.ndjson",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withSchema(cmd.Context(), func(pool *pgxpool.Pool) error {
-				e, err := seal.Export(cmd.Context(), pool, unescaped(cmd.OutOrStdout()))
+				e, err := seal.Export(cmd.Context(), pool, forFile(cmd.OutOrStdout()))
 				if err != nil {
 					return err
 				}

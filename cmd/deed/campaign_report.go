@@ -171,7 +171,7 @@ func reachedRow(r campaign.Reached) []string {
 
 func exportCampaign(cmd *cobra.Command, pool *pgxpool.Pool, run, format string) error {
 	const at = 1000
-	w := unescaped(cmd.OutOrStdout())
+	w := forFile(cmd.OutOrStdout())
 	lines := csv.NewWriter(w)
 	for after := int64(0); ; {
 		list, err := campaign.Members(cmd.Context(), pool, run, after, at)

@@ -69,3 +69,12 @@ func unescaped(w io.Writer) io.Writer {
 	}
 	return w
 }
+
+// forFile is where w writes to, for what is a file and stays as it is in one; a terminal is
+// steered by nothing in it.
+func forFile(w io.Writer) io.Writer {
+	if terminalWidth(w) > 0 {
+		return w
+	}
+	return unescaped(w)
+}

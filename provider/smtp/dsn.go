@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/emersion/go-message"
@@ -76,7 +77,12 @@ const (
 
 // eventID is what the mail calls itself, or its hash.
 func eventID(h *message.Header, raw []byte) string {
-	id := clean(strings.TrimSpace(h.Get("Message-Id")))
+	id := strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return '\uFFFD'
+		}
+		return r
+	}, clean(strings.TrimSpace(h.Get("Message-Id"))))
 	if id == "" || len(id) > 200 {
 		sum := sha256.Sum256(raw)
 		id = hex.EncodeToString(sum[:])

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"unicode"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -112,6 +113,10 @@ func TestReadMail_WhatServersSay(t *testing.T) {
 		if told, err := p.ReadMail(to, []byte(raw)); err == nil {
 			t.Errorf("%s was read: %+v", name, told)
 		}
+	}
+	odd := bytes.Replace(fixture(t, "postfix-failed", to), []byte("Message-Id: <"), []byte("Message-Id: <\x1b[2J\u009b"), 1)
+	if told, err := p.ReadMail(to, odd); err != nil || len(told.Events) != 1 || strings.ContainsFunc(told.Events[0].ID, unicode.IsControl) || !strings.Contains(told.Events[0].ID, "[2J") {
+		t.Errorf("an id that steers a terminal: %+v, %v", told, err)
 	}
 	if told, err := p.ReadMail(to, append(fixture(t, "postfix-failed", to)[:1900], "\x00\xff"...)); err != nil || len(told.Events) > 1 {
 		t.Errorf("what was cut: %+v, %v", told, err)
@@ -261,7 +266,7 @@ func FuzzReadMail(f *testing.F) {
 			return
 		}
 		for _, e := range told.Events {
-			if e.Delivery != someDelivery || len(e.ID) > 255 || strings.ContainsRune(e.ID+e.Address, 0) {
+			if e.Delivery != someDelivery || len(e.ID) > 255 || strings.ContainsFunc(e.ID, unicode.IsControl) || strings.ContainsRune(e.Address, 0) {
 				t.Errorf("%+v", e)
 			}
 		}
