@@ -284,3 +284,81 @@ func TestStream_FailoverTakesARecordBack(t *testing.T) {
 		return n == 2 && pgtest.One[int](t, db.Pool(pgtest.Worker), `select coalesce(sum(messages), 0) from deed.progress`) == 2
 	})
 }
+
+// Whatever is aside, and whatever somebody holds, the statement in which a stream
+// becomes a queue is short: the leases of all streams are renewed in it.
+func TestStream_ItsEndHoldsUpNoLease(t *testing.T) {
+	t.Parallel()
+	c := newChanging(t)
+	pool := c.db.Pool(pgtest.Worker)
+	c.exec(pgtest.App, `select deed.publish('orders', '{}', p_key => 'k' || g % 10) from generate_series(1, 6000) g`)
+	c.exec(pgtest.Owner, `
+		insert into deed.pending (subscription, slot, id, tenant_id, ord_at, key_hash, parked)
+		select $1, l.slot, l.id, l.tenant_id, l.created_at, deed.key_hash(l.tenant_id, l.key), row_number() over (partition by l.key order by l.id) > 1
+		from deed.log l`, c.sub)
+	take := func() {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		if _, err := pool.Exec(ctx, takeLanes, worker(1), []int{c.sub}); err != nil {
+			t.Fatalf("a process that renews its leases: %v", err)
+		}
+	}
+	keyed := func() int {
+		return pgtest.One[int](t, pool, `select count(*) from deed.pending where key_hash is not null`)
+	}
+	take()
+	c.exec(pgtest.Admin, `select deed.set_topic('orders', 'queue')`)
+	c.pauseAll()
+	tx := c.begin()
+	do(t, tx, `select from deed.pending where not parked order by id limit 1 for update`)
+	take()
+	same(t, "keyed after a step", keyed(), 1000)
+	same(t, "violations on the way", invariants(t, c.db), []string{})
+	for range 3 {
+		take()
+	}
+	same(t, "keyed while one is locked", keyed(), 1)
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	take()
+	same(t, "the topic", pgtest.One[string](t, pool, `select mode from deed.topics where not own`), "queue")
+	same(t, "free", pgtest.One[int](t, pool, `select count(*) from deed.pending where not parked and key_hash is null`), 6000)
+}
+
+// Nor does a change of a subscription that somebody leaves open hold up those that
+// look after the lanes: they are made when it has ended.
+func TestStream_AnOpenSettingHoldsUpNoLease(t *testing.T) {
+	t.Parallel()
+	c := newChanging(t)
+	open := openTx(t, c.db, pgtest.Admin, `select deed.set_subscription('orders', 's', 3)`)
+	take := func() int {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		if _, err := c.db.Pool(pgtest.Worker).Exec(ctx, takeLanes, worker(1), []int{c.sub}); err != nil {
+			t.Fatalf("a process that looks after its lanes: %v", err)
+		}
+		return pgtest.One[int](t, c.db.Pool(pgtest.Worker), `select count(*) from deed.lanes`)
+	}
+	same(t, "lanes meanwhile", take(), 0)
+	if err := open.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	same(t, "lanes afterwards", take(), 1)
+}
+
+// A stream of which nobody has made lanes becomes a queue though a subscription
+// was locked when that was asked for.
+func TestStream_EndsWithoutLanes(t *testing.T) {
+	t.Parallel()
+	c := newChanging(t)
+	open := openTx(t, c.db, pgtest.Admin, `select deed.set_subscription('orders', 's', 3)`)
+	c.exec(pgtest.Admin, `select deed.set_topic('orders', 'queue')`)
+	if err := open.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c.exec(pgtest.Worker, takeLanes, worker(1), []int{c.sub})
+	same(t, "the topic", pgtest.One[string](t, c.db.Pool(pgtest.Worker), `select mode from deed.topics where not own`), "queue")
+}

@@ -3,13 +3,18 @@
 --
 -- What those windows did not see, and was published without pending rows, is
 -- brought by deed.backfill, as for a subscription that begins there. Called by
--- deed.make_lanes and deed.set_topic, under the lock on the topic's row.
+-- deed.make_lanes and deed.set_topic, under the lock on the topic's row. What is
+-- parked is let go before, some thousand a call and what nobody has locked: leases
+-- are renewed in the same statement.
 create or replace function deed.end_stream(
   p_topic text
 ) returns void
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
+set enable_bitmapscan = off
+set enable_seqscan = off
+set jit = off
 as $$
 declare
   v_version bigint;
@@ -42,6 +47,30 @@ begin
   ) then
     return;
   end if;
+  -- Of each key the free one last: until then the others stand behind it.
+  update deed.pending p set parked = false, key_hash = null
+  where p.ctid = any (array(
+    select q.ctid
+    from deed.subscriptions s
+    cross join lateral (
+      select o.ctid
+      from deed.pending o
+      where o.subscription = s.id and o.key_hash is not null and (o.parked or not exists (
+        select from deed.pending b where b.subscription = o.subscription and b.key_hash = o.key_hash and b.parked offset 0
+      ))
+      limit 5000
+      for update skip locked
+    ) q
+    where s.topic = p_topic
+    limit 5000
+  ));
+  if exists (
+    select from deed.subscriptions s
+    join deed.pending p on p.subscription = s.id and p.key_hash is not null
+    where s.topic = p_topic
+  ) then
+    return; -- the next time
+  end if;
   begin
     lock table deed.list_lock in row exclusive mode nowait; -- see deed.level_list
   exception when lock_not_available then
@@ -64,9 +93,6 @@ begin
     read_window = coalesce((select r.window_n from deed.relanings r where r.subscription = s.id), s.since_window)
   where s.topic = p_topic and s.list_version is not null;
   delete from deed.relanings r using deed.subscriptions s where s.topic = p_topic and r.subscription = s.id;
-  update deed.pending p set parked = false, key_hash = null
-  from deed.subscriptions s
-  where s.topic = p_topic and p.subscription = s.id and p.key_hash is not null;
   update deed.topics t set mode = 'queue', list_version = v_version where t.topic = p_topic;
 end
 $$;

@@ -28,8 +28,8 @@ begin
   if not found and exists (select from deed.relanings r where r.subscription = p_subscription) then
     return;
   end if;
-  -- Not while deed.end_stream is at it.
-  perform from deed.subscriptions s where s.id = p_subscription for key share skip locked;
+  -- Not while deed.end_stream is at it, nor while somebody has changed it and not committed.
+  perform from deed.subscriptions s where s.id = p_subscription for no key update skip locked;
   if not found then
     return;
   end if;
@@ -50,7 +50,7 @@ begin
       having count(*) = count(l.paused_at);
       update deed.relanings r set window_n = v_ask.window_n where r.subscription = p_subscription;
     end if;
-    if v_ask.window_n is null or exists (
+    if exists (
       select from deed.lanes l
       cross join lateral (
         select g.from_window, g.to_window
@@ -59,7 +59,7 @@ begin
         order by g.n desc
         limit 1
       ) at
-      where l.subscription = p_subscription and not (at.to_window is null and at.from_window = v_ask.window_n)
+      where l.subscription = p_subscription and not coalesce(at.to_window is null and at.from_window = v_ask.window_n, false)
     ) then
       return;
     end if;
