@@ -362,3 +362,27 @@ func TestStream_EndsWithoutLanes(t *testing.T) {
 	c.exec(pgtest.Worker, takeLanes, worker(1), []int{c.sub})
 	same(t, "the topic", pgtest.One[string](t, c.db.Pool(pgtest.Worker), `select mode from deed.topics where not own`), "queue")
 }
+
+// Who subscribes while a stream is being made a queue is brought what was published
+// before the topic was declared, too: it joins the queue's list.
+func TestContract_O18_SubscribedWhileAStreamEnds(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	c := &changing{t: t, db: db}
+	first := publish(t, db, message("orders", 1))
+	c.exec(pgtest.Worker, `select deed.declare_topic('orders', 'stream', 1)`)
+	c.sub = subscribe(t, db, "orders", "s")
+	backfill(t, db, c.sub)
+	same(t, "what the first is given", given(t, db, c.sub), []int64{first[0].Seq})
+	c.exec(pgtest.Worker, takeLanes, worker(1), []int{c.sub})
+	c.exec(pgtest.Admin, `select deed.set_topic('orders', 'queue')`)
+	late := pgtest.One[int](t, db.Pool(pgtest.Worker), `select subscription from deed.subscribe('orders', 'late', 'beginning')`)
+	c.exec(pgtest.Worker, takeLanes, worker(1), []int{c.sub, late})
+	c.pauseAll()
+	for range 2 {
+		c.exec(pgtest.Worker, takeLanes, worker(1), []int{c.sub, late})
+	}
+	same(t, "the topic", pgtest.One[string](t, db.Pool(pgtest.Worker), `select mode from deed.topics where not own`), "queue")
+	backfill(t, db, late)
+	same(t, "what the late one is given", given(t, db, late), []int64{first[0].Seq})
+}

@@ -2104,7 +2104,7 @@ function is_json(p_content_type text) returns boolean body inline grant to deed_
 function is_removed(p_tenant uuid) returns boolean set search_path=pg_catalog, pg_temp body 258378254c1044c60b01e0903f6523cb
 function is_zone(p_zone text) returns boolean set search_path=pg_catalog, pg_temp body 0bdf0a36d8323e16e553fde98b99c4cd
 function jobs_beside(p_job uuid) returns uuid[] set search_path=pg_catalog, pg_temp body 50932a466383acecabca8987593c7ba7
-function join_list(p_subscription integer) returns boolean security definer set search_path=pg_catalog, pg_temp, lock_timeout=50ms body 3303859e65c9ad28755d09d299de2848
+function join_list(p_subscription integer) returns boolean security definer set search_path=pg_catalog, pg_temp, lock_timeout=50ms body 5f62cdd358d979f118623ca93912ba2c
 function json_digits(p_json jsonb) returns bigint set search_path=pg_catalog, pg_temp body 9677546d44aa6bab801514d102ca1a46
 function json_excess(p_payload bytea) returns text body inline grant to deed_admin, deed_app, deed_worker
 function keep_partitions(p_ahead integer DEFAULT 2) returns integer security definer set search_path=pg_catalog, pg_temp, lock_timeout=2s body fef12310cc777097cceb55588e4c4b06 grant to deed_worker

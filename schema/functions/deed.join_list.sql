@@ -2,8 +2,8 @@
 -- which publishers give it its messages. Returns whether it is in it.
 --
 -- Changes of one topic's list exclude each other, and are in the order of their
--- versions. Nobody waits for a transaction that has one to do: then the result
--- is false, and deed.backfill tries again.
+-- versions. Nobody waits for a transaction that has one to do, nor for a stream that
+-- is being made a queue: then the result is false, and deed.backfill tries again.
 create or replace function deed.join_list(
   p_subscription int
 ) returns boolean
@@ -33,6 +33,9 @@ begin
   exception when lock_not_available then
     return false;
   end;
+  if exists (select from deed.relanings r where r.subscription = any (v_topic.subscriptions) and r.mode = 'queue') then
+    return false; -- it joins the queue's: what a stream finds in the log is not all that this one is owed
+  end if;
   v_version := nextval('deed.list_seq');
   -- A stream is read from the log: from its first window, or from the mark on.
   update deed.subscriptions s
@@ -43,11 +46,6 @@ begin
   if not found then
     return true; -- meanwhile
   end if;
-  insert into deed.relanings (subscription, lanes, mode)
-  select p_subscription, r.lanes, r.mode
-  from deed.relanings r
-  where r.subscription = any (v_topic.subscriptions) and r.mode = 'queue'
-  limit 1;
   update deed.topics t
   set list_version = v_version, subscriptions = array(select x from unnest(t.subscriptions || p_subscription) x order by x)
   where t.topic = v_name;
