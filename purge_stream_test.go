@@ -48,3 +48,32 @@ func TestContract_O4_ADeleteLeavesWhatAStreamRead(t *testing.T) {
 	same(t, "removed", list(t, worker, `delete from m10_recovery.outbox where processed_at is not null returning aggregate_id`), []string{"before", "after", "after"})
 	same(t, "shown then", list(t, worker, `select aggregate_id from m10_recovery.outbox`), []string{"bad"})
 }
+
+// A DELETE on a face leaves what a registered subscription is owed that is not in
+// its topic's list yet, as while somebody has a change of the topic open.
+func TestContract_O4_ADeleteLeavesWhatOneWhoJoinsIsOwed(t *testing.T) {
+	t.Parallel()
+	for name, relation := range map[string]string{"app": `delete from public.outbox where delivered_at is not null`, "recovery": `delete from m10_recovery.outbox where processed_at is not null`} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := faces(t)
+			first := subscribe(t, db, "orders", "s")
+			db.Exec(t, pgtest.Admin, `select deed.set_door('orders', 's')`)
+			published := publish(t, db, message("orders", 1))
+			worker := db.Pool(pgtest.Worker)
+			got := claim(t, worker, "orders", "w", 9)
+			finish(t, worker, first, got[0].Claim, ids(got)...)
+			open := openTx(t, db, pgtest.Admin, `select deed.set_topic('orders', p_retention => '8 days')`)
+			late := pgtest.One[int](t, worker, `select subscription from deed.subscribe('orders', 'audit', 'beginning')`)
+			tag, err := worker.Exec(t.Context(), relation)
+			if err != nil || tag.RowsAffected() != 0 {
+				t.Errorf("said %d were removed, %v", tag.RowsAffected(), err)
+			}
+			if err := open.Commit(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			scan(t, db, late)
+			same(t, "what it is given", given(t, db, late), []int64{published[0].Seq})
+		})
+	}
+}

@@ -1,9 +1,9 @@
 -- deed.ask_purge: name a finished message for deed.purge at the statement's end.
 --
 -- For the faces' triggers, a call for each row of a DELETE. True if it will be
--- removed: each subscription that its topic has now has finished it, nobody
--- else removes it, and no stream has gone past it (deed.passed_by_stream). Who
--- else has named it is waited for. What is not removed is not named, so that the
+-- removed: each subscription that its topic has now has finished it, none is
+-- just being put in the topic's list (deed.join_list), nobody else removes it, and no
+-- stream has gone past it (deed.passed_by_stream). Who else has named it is waited for. What is not removed is not named, so that the
 -- DELETE counts what goes.
 create or replace function deed.ask_purge(
   p_id    bigint,
@@ -32,6 +32,8 @@ begin
     from deed.receipts r
     where r.finished > 0 and int8range(r.min_id, r.max_id, '[]') @> p_id
       and r.subscription = any (v_subs) and p_id = any (r.ids)
+  ) and not exists (
+    select from deed.subscriptions s where s.topic = p_topic and s.list_version is null
   ) and not exists (
     select from deed.subscriptions s
     join deed.former_lanes f on f.subscription = s.id

@@ -2,9 +2,10 @@
 -- deed.purges, with their receipts: what a DELETE on a face's relation does.
 --
 -- In one pass over the log, whatever their number. A message goes only when each
--- subscription that its topic has now has delivered or discarded it; others stay
--- until retention drops their partition, and so does what a stream has gone
--- past (deed.passed_by_stream). Returns how many went.
+-- subscription that its topic has now has delivered or discarded it, and none is just
+-- being put in the topic's list (deed.join_list); others stay until retention drops
+-- their partition, and so does what a stream has gone past (deed.passed_by_stream).
+-- Returns how many went.
 --
 -- Others may be taking messages out of the same receipts: these are locked, in order,
 -- before what is left of them is computed.
@@ -38,6 +39,7 @@ begin
         select from unnest(coalesce(nullif(t.subscriptions, '{}'), '{0}')) s(id)
         where not exists (select from finished f where f.subscription = s.id and f.id = l.id)
       )
+      and not exists (select from deed.subscriptions s where s.topic = l.topic and s.list_version is null)
   ),
   gone as (
     delete from deed.log l using ended e where l.slot = e.slot and l.id = e.id returning l.id
