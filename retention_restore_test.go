@@ -219,3 +219,50 @@ func TestContract_O11_UnreadAfterARestoreStays(t *testing.T) {
 	same(t, "unread", unread(), "0 f")
 	same(t, "steps", retain(t, db, pgtest.Worker), []string{"0 began 0", "0 moved 0", "0 emptied 0", "0 dropped 0"})
 }
+
+// Nor does one whose messages are so large that the server would be long about a
+// thousand of them: a step moves some MiB.
+func TestContract_O11_LargeMessagesMoveInSmallSteps(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	subscribe(t, db, "orders", "s")
+	subscribe(t, db, "orders", "t")
+	for i := range 22 {
+		topic := "undeclared"
+		if i%2 == 0 && i < 20 {
+			topic = "orders"
+		}
+		publish(t, db, deed.Message{Topic: topic, Payload: []byte(`"` + strings.Repeat("x", 1e6-2) + `"`)})
+	}
+	nextDay(t, db)
+	older(t, db)
+	db.Exec(t, pgtest.Owner, `update deed.backfills set finished_at = now()`)
+	same(t, "steps", retain(t, db, pgtest.Worker), []string{"0 began 0", "0 moved 17", "0 moved 5", "0 emptied 0", "0 dropped 0"})
+	same(t, "kept", pgtest.One[int](t, db.Pool(pgtest.Worker), `select count(*) from deed.kept`), 22)
+}
+
+// A step that is cut off keeps nothing else: what is old of the history goes.
+func TestContract_O11_AStepCutOffHoldsUpNothingElse(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	id := subscribe(t, db, "orders", "s")
+	publish(t, db, message("orders", 1))
+	got := claim(t, db.Pool(pgtest.Worker), "orders", "w", 9)
+	finish(t, db.Pool(pgtest.Worker), id, got[0].Claim, ids(got)...)
+	db.Exec(t, pgtest.Owner, `update deed.backfills set finished_at = now()`)
+	nextDay(t, db)
+	older(t, db)
+	retain(t, db, pgtest.Worker)
+	db.Exec(t, pgtest.Owner, `update deed.receipts set finished_at = finished_at - interval '40 days'`)
+	patch{"retention_step", "  begin\n    lock table deed.retention_lock", "  raise query_canceled;\n  begin\n    lock table deed.retention_lock"}.apply(t, db)
+	c, err := admin.New(t.Context(), db.Pool(pgtest.Worker), admin.Options{Deadline: pgtest.Patience})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var steps []string
+	err = c.Retain(t.Context(), func(s admin.RetentionStep) { steps = append(steps, s.Did) })
+	same(t, "steps", steps, []string{"removed receipts"})
+	if sqlState(err) != "57014" {
+		t.Errorf("it is not said what was cut off: %v", err)
+	}
+}

@@ -29,6 +29,7 @@ type Step struct {
 // Retain removes what is finished and old enough, in small steps, until there is
 // nothing to do now; report is called after each that did something. A partition that
 // the database refuses to be rid of keeps nothing else: the error says which, at the end.
+// A step that fails altogether, as one that is cut off, keeps no history.
 func (k *Keeper) Retain(ctx context.Context, report func(Step)) error {
 	begun := map[int]int{}
 	var failed error
@@ -38,7 +39,11 @@ func (k *Keeper) Retain(ctx context.Context, report func(Step)) error {
 		}
 		step, problem, ok, err := k.retentionStep(ctx)
 		if err != nil {
-			return errors.Join(failed, err)
+			failed = errors.Join(failed, err)
+			if ctx.Err() != nil {
+				return failed
+			}
+			break
 		}
 		if !ok {
 			break

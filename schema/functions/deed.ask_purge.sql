@@ -3,8 +3,8 @@
 -- For the faces' triggers, a call for each row of a DELETE. True if it will be
 -- removed: each subscription that its topic has now has finished it, none is
 -- just being put in the topic's list (deed.join_list), nobody else removes it, and no
--- stream has gone past it (deed.passed_by_stream). Who else has named it is waited for. What is not removed is not named, so that the
--- DELETE counts what goes.
+-- stream has gone past it (deed.passed_by_stream). Who else has named it is waited
+-- for. What is not removed is not named, so that the DELETE counts what goes.
 create or replace function deed.ask_purge(
   p_id    bigint,
   p_topic text

@@ -4,7 +4,8 @@
 -- For each partition that nothing keeps (deed.keepers), oldest first, but those
 -- that began anew last:
 --   began    it is noted that it goes
---   moved    content of up to p_limit messages that are not finished is moved to deed.kept
+--   moved    content of up to p_limit messages that are not finished is moved to deed.kept,
+--            of fewer if it is large
 --   emptied  the partition is truncated
 --   dropped  its table is dropped
 --   waits    a transaction uses the table, or keeps a row locked; to be tried again in a minute
@@ -40,10 +41,12 @@ declare
   v_p     deed.partitions%rowtype;
   v_snap  pg_snapshot;
   v_left  int := p_limit;
+  v_room  bigint := 16777216; -- bytes of content that a step moves, but for the last message
   v_sub   int;
   v_ids   bigint[];
   v_slots int[];
   v_count bigint;
+  v_size  bigint;
   v_w     record;
   v_state text;
   v_text  text;
@@ -100,13 +103,20 @@ begin
           if v_sub > v_p.moved_subscription then
             v_p.moved_id := v_p.from_id - 1;
           end if;
-          select array_agg(q.id order by q.id), array_agg(q.slot order by q.id) into v_ids, v_slots
+          select array_agg(q.id order by q.id), array_agg(q.slot order by q.id), sum(q.size) into v_ids, v_slots, v_size
           from (
-            select w.id, w.slot from deed.pending w
-            where w.subscription = v_sub and w.id > v_p.moved_id and w.id < v_p.upto_id
-            order by w.subscription, w.id
-            limit v_left
-          ) q;
+            select m.id, m.slot, m.size, sum(m.size) over (order by m.id) - m.size as before
+            from (
+              select w.id, w.slot, coalesce((
+                select octet_length(l.payload) from deed.log l where l.slot = w.slot and l.id = w.id
+              ), 0) as size
+              from deed.pending w
+              where w.subscription = v_sub and w.id > v_p.moved_id and w.id < v_p.upto_id
+              order by w.subscription, w.id
+              limit v_left
+            ) m
+          ) q
+          where q.before < v_room;
           continue when v_ids is null;
           with gone as (
             delete from deed.log l
@@ -118,7 +128,8 @@ begin
           insert into deed.kept select g.* from gone g;
           get diagnostics v_count = row_count;
           messages := messages + v_count;
-          v_left := v_left - cardinality(v_ids);
+          v_room := v_room - v_size;
+          v_left := case when v_room > 0 then v_left - cardinality(v_ids) else 0 end;
           v_p.moved_subscription := v_sub;
           v_p.moved_id := v_ids[cardinality(v_ids)];
           exit when v_left <= 0;
