@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -188,4 +189,43 @@ func TestContract_O13_AKeyLockedForLongHoldsUpNoLane(t *testing.T) {
 			inOrder(t, sink.succeeded())
 		})
 	}
+}
+
+// What is claimed of what is aside is as little as a claim of a queue and a page are
+// where messages are large, also of one key.
+func TestStream_WhatIsAsideIsClaimedByItsSize(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	var well atomic.Bool
+	begun, release := make(chan struct{}, 100), make(chan struct{})
+	sink := &recorder{fail: func(deed.Message) error {
+		if !well.Load() {
+			return deed.AfterError(0, errors.New("not yet"))
+		}
+		begun <- struct{}{}
+		<-release
+		return nil
+	}}
+	c, _ := runStream(t, db, stream(sink, func(o *deed.Options) { o.Subscriptions[0].MaxAttempts = 1 }))
+	large := deed.Message{Topic: "orders", Key: "k", Payload: []byte(`"` + strings.Repeat("x", 1e6-2) + `"`)}
+	const count = 50
+	for range count {
+		publish(t, db, large)
+	}
+	worker := db.Pool(pgtest.Worker)
+	number := func(which string) int {
+		return pgtest.One[int](t, worker, `select count(*) from deed.pending where `+which)
+	}
+	eventually(t, "the others to be parked", func() bool { return number("parked") == count-1 })
+	well.Store(true)
+	if n, err := operator(t, db).Redrive(t.Context(), admin.Redrive{DeadFilter: admin.DeadFilter{Topic: "orders"}}); n != 1 || err != nil {
+		t.Fatal(n, err)
+	}
+	<-begun
+	if n := number("claim is not null"); n < 1 || n > 33 {
+		t.Errorf("%d MB were claimed at once, want 32 MiB at the most", n)
+	}
+	close(release)
+	eventually(t, "all to come", func() bool { n, _ := sink.counts(); return n == count })
+	drained(t, c)
 }

@@ -127,10 +127,17 @@ func (s *Subscription) Weigh(size, count int) {
 	if count == 0 {
 		return
 	}
-	average := float64(size) / float64(count)
+	average := max(1, float64(size)/float64(count)) // 0 would be unknown
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.payloadSize = max(average, (s.payloadSize+average)/2)
+}
+
+// Weighed reports whether it is known how large payloads are.
+func (s *Subscription) Weighed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.payloadSize > 0
 }
 
 // Fit is how many of n messages should be read at once.

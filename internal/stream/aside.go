@@ -16,6 +16,9 @@ import (
 // may be in another process's lanes.
 const attendAtLeast = 500 * time.Millisecond
 
+// mostBehind is how many messages are claimed at the most with the first of a chain.
+const mostBehind = 100
+
 // chain is messages that a stream has put aside and that are delivered one after
 // the other: one, and those of its key that stand behind it. They were claimed
 // together, and live or die together: a chain is the item of the loop.
@@ -92,9 +95,15 @@ func (a *attention) Exchange(ctx context.Context, done []work.Done[*chain], n in
 		return nil, 0, sqlstate.WithHint(err)
 	}
 	a.Account(ctx, settlements, flat)
+	size, count := 0, 0
 	for _, c := range got.chains {
 		a.AccountClaim(c.items)
+		for _, it := range c.items {
+			size += len(it.Payload)
+		}
+		count += len(c.items)
 	}
+	a.Weigh(size, count)
 	if n > 0 && len(got.chains) == 0 {
 		return nil, a.nextLook(ctx), nil
 	}
@@ -111,9 +120,20 @@ func (a *attention) lockKeys(hashes []int64) *pgx.Batch {
 	return batch
 }
 
+// room is how many of n chains should be claimed at once, and how many messages with
+// the first of each: none while it is not known how large they are.
+func (a *attention) room(n int) (heads, run int) {
+	fit := a.Fit((1 + mostBehind) * n)
+	if heads = min(n, fit); a.Weighed() {
+		run = fit/heads - 1
+	}
+	return heads, run
+}
+
 func (a *attention) queueClaim(batch *pgx.Batch, n int, got *attended) {
 	from, upto := a.lanes.slots()
-	batch.Queue(query.Attend, a.ID, a.Worker, n, from, upto, a.Lease.Seconds()).Query(func(rows pgx.Rows) (err error) {
+	heads, run := a.room(n)
+	batch.Queue(query.Attend, a.ID, a.Worker, heads, from, upto, a.Lease.Seconds(), run).Query(func(rows pgx.Rows) (err error) {
 		got.chains, err = collectChains(rows)
 		return err
 	})

@@ -104,3 +104,24 @@ func TestAttention_APanicIsOfItsRound(t *testing.T) {
 		}
 	})
 }
+
+// Together the chains that are claimed at once weigh no more than a page, and none has
+// a second message before it is known how large they are.
+func TestAttention_ClaimsWhatThereIsRoomFor(t *testing.T) {
+	for _, c := range []struct{ size, n, heads, run int }{
+		{0, 200, 200, 0}, {100, 200, 200, mostBehind}, {32 << 10, 200, 200, 4}, {1 << 20, 200, 32, 0}, {1 << 20, 1, 1, 31}, {64 << 20, 200, 1, 0},
+	} {
+		a := &attention{stream: &stream{Subscription: &claim.Subscription{}}}
+		if c.size > 0 {
+			a.Weigh(c.size, 1)
+		}
+		if heads, run := a.room(c.n); heads != c.heads || run != c.run {
+			t.Errorf("of %d messages of %d bytes: %d, each with %d, want %d and %d", c.n, c.size, heads, run, c.heads, c.run)
+		}
+	}
+	empty := &attention{stream: &stream{Subscription: &claim.Subscription{}}}
+	empty.Weigh(0, 1)
+	if _, run := empty.room(1); run != mostBehind {
+		t.Errorf("of messages without a payload one comes with %d, want %d", run, mostBehind)
+	}
+}

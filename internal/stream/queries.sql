@@ -90,7 +90,7 @@ from deed.finish_page(
 -- name: attend
 select head, key_hash, claim, attempts, lost_claims, topic,
   id, tenant_id, coalesce(key, ''), coalesce(type, ''), content_type, headers::text, payload, created_at
-from deed.attend($1::int, $2::text, $3::int, $4::int[], $5::int[], make_interval(secs => $6::float8));
+from deed.attend($1::int, $2::text, $3::int, $4::int[], $5::int[], make_interval(secs => $6::float8), $7::int);
 
 -- name: lock_keys
 select deed.lock_keys($1::int, $2::bigint[]);
