@@ -386,3 +386,22 @@ func TestContract_O18_SubscribedWhileAStreamEnds(t *testing.T) {
 	backfill(t, db, late)
 	same(t, "what the late one is given", given(t, db, late), []int64{first[0].Seq})
 }
+
+// A lane at the mark at which its stream begins, and that is asked to stop at once, says that
+// it is there: the lanes that follow do not read the log from its beginning.
+func TestStream_AskedToStopAtAMark(t *testing.T) {
+	t.Parallel()
+	c := &changing{t: t, db: pgtest.New(t)}
+	c.sub = c.subscribe("s")
+	publish(t, c.db, keyed("before", 1))
+	pgtest.One[int64](t, c.db.Pool(pgtest.Worker), `select deed.open_window()`)
+	c.exec(pgtest.Admin, `select deed.set_topic('orders', 'stream', 1)`)
+	c.exec(pgtest.Worker, takeLanes, worker(1), []int{c.sub})
+	c.exec(pgtest.Admin, `select deed.set_topic('orders', p_lanes => 2)`)
+	c.exec(pgtest.Owner, `update deed.lanes set worker = null, lease_until = null; delete from deed.relays`)
+	runStream(t, c.db, stream(&recorder{}, func(o *deed.Options) { o.Topics = nil }))
+	eventually(t, "the lanes to be made anew", func() bool {
+		return pgtest.One[int](t, c.db.Pool(pgtest.Worker), `select count(*) from deed.lanes`) == 2
+	})
+	same(t, "places at the log's beginning", pgtest.One[int](t, c.db.Pool(pgtest.Worker), `select count(*) from deed.progress where from_window = 0 or to_window = 0`), 0)
+}

@@ -226,6 +226,9 @@ func (l *lane) nextWindow(ctx context.Context, rec *recorder) bool {
 	switch {
 	case last == nil:
 		return l.awaitWindow(ctx, rec)
+	case *last == 0: // stop here, and say where that is: a mark is below 0
+		rec.confirm(l.passed)
+		rec.pause()
 	case *last > l.passed.n:
 		h, err := l.windowID(ctx, *last)
 		if err != nil || h == "" {
@@ -234,9 +237,6 @@ func (l *lane) nextWindow(ctx context.Context, rec *recorder) bool {
 		}
 		l.position, l.late = l.position.begin(window{*last, h}), lateRows{}
 		return true
-	case *last == 0: // stop here, and say where that is
-		rec.confirm(l.passed)
-		rec.pause()
 	default: // the last window has been read
 		rec.confirm(l.passed)
 	}
