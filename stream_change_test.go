@@ -405,3 +405,32 @@ func TestStream_AskedToStopAtAMark(t *testing.T) {
 	})
 	same(t, "places at the log's beginning", pgtest.One[int](t, c.db.Pool(pgtest.Worker), `select count(*) from deed.progress where from_window = 0 or to_window = 0`), 0)
 }
+
+// A change to a queue that waits for a subscription that nobody reads can be called off: the
+// others go on at once.
+func TestStream_ItsEndIsCalledOff(t *testing.T) {
+	t.Parallel()
+	c := newChanging(t)
+	pool := c.db.Pool(pgtest.Worker)
+	subscribe := func(name string) int {
+		id := pgtest.One[int](t, pool, `select subscription from deed.subscribe('orders', $1, 'beginning')`, name)
+		c.exec(pgtest.Owner, `update deed.backfills set finished_at = clock_timestamp()`)
+		return id
+	}
+	gone := subscribe("gone")
+	c.exec(pgtest.Worker, takeLanes, worker(1), []int{c.sub, gone})
+	c.exec(pgtest.Admin, `select deed.set_topic('orders', 'queue')`)
+	c.exec(pgtest.Owner, `select deed.pause_lane(subscription, lane, fence) from deed.lanes where subscription = $1`, c.sub)
+	c.exec(pgtest.Worker, takeLanes, worker(1), []int{c.sub})
+	c.exec(pgtest.Admin, `select deed.set_topic('orders', 'stream')`)
+	var last *int64
+	if err := pool.QueryRow(t.Context(), `select last_window from deed.take_lanes($1::text::uuid, 'w', array[$2::int], p_protocol => 2)`, worker(1), c.sub).Scan(&last); err != nil || last != nil {
+		t.Errorf("the lane is to stop at %v, %v", last, err)
+	}
+	late := subscribe("late")
+	same(t, "who has joined", pgtest.One[bool](t, pool, `select list_version is not null from deed.subscriptions where id = $1`, late), true)
+	c.exec(pgtest.Owner, `select deed.pause_lane(subscription, lane, fence) from deed.lanes where subscription = $1`, gone)
+	c.exec(pgtest.Worker, takeLanes, worker(1), []int{c.sub, gone, late})
+	same(t, "lanes", pgtest.One[string](t, pool, `select string_agg(subscription || ' ' || lane, ', ' order by subscription) from deed.lanes`), fmt.Sprintf("%d 2, %d 2, %d 1", c.sub, gone, late))
+	same(t, "the topic", pgtest.One[string](t, pool, `select mode from deed.topics where not own`), "stream")
+}

@@ -5,10 +5,13 @@
 -- one window, which takes a few seconds while relays run; nothing is lost, comes
 -- twice or overtakes. From queue to stream: what was published before stays with
 -- its pending rows, what comes after is read from the log. From stream to queue:
--- takes effect as a change of lanes does; order is no longer kept. Until the
--- caller's transaction ends only other changes of the same topic are put off.
--- Raises DDNFD for an unknown topic, DDARG for bad settings, and for another mode or ordering of deed's own, DDCON while an
--- earlier change of mode is under way, 55P03 while another transaction that has
+-- takes effect when the lanes of all subscriptions have stopped so; order is no
+-- longer kept. Until then mode stream calls it off: each subscription's lanes are
+-- made anew. Until the caller's transaction ends only other changes of the same topic
+-- are put off.
+-- Raises DDNFD for an unknown topic, DDARG for bad settings, and for another mode or
+-- ordering of deed's own, DDCON for a queue while one of the stream's subscriptions is
+-- being brought what was published before it, 55P03 while another transaction that has
 -- not ended is changing the topic.
 create or replace function deed.set_topic(
   p_topic     text,
@@ -46,13 +49,6 @@ begin
     raise exception 'set_topic: topic % is deed''s own: its lanes and retention can be changed, its mode and ordering cannot', quote_literal(p_topic)
       using errcode = 'DDARG';
   end if;
-  if exists (
-    select from deed.relanings r
-    where r.subscription = any (v_topic.subscriptions) and r.mode = 'queue' and coalesce(p_mode, 'queue') <> 'queue'
-  ) then
-    raise exception 'set_topic: topic % is being made a queue; wait until its lanes have come to the end', quote_literal(p_topic)
-      using errcode = 'DDCON';
-  end if;
   if v_topic.mode = 'stream' and p_mode = 'queue' and exists (
     select from deed.backfills b where b.subscription = any (v_topic.subscriptions) and b.finished_at is null
   ) then
@@ -67,7 +63,9 @@ begin
     v_version := nextval('deed.list_seq');
     update deed.topics t set mode = 'stream', list_version = v_version where t.topic = p_topic;
     update deed.subscriptions s set since = v_version, since_window = v_window where s.id = any (v_topic.subscriptions);
-  elsif v_topic.mode = 'stream' and (p_mode = 'queue' or p_lanes <> v_topic.lanes) then
+  elsif v_topic.mode = 'stream' and (p_mode = 'queue' or p_lanes <> v_topic.lanes or exists (
+    select from deed.relanings r where r.subscription = any (v_topic.subscriptions) and r.mode <> p_mode
+  )) then
     foreach v_sub in array v_topic.subscriptions loop
       insert into deed.relanings as r (subscription, lanes, mode)
       values (v_sub, coalesce(p_lanes, v_topic.lanes), coalesce(p_mode, 'stream'))
