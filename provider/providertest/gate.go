@@ -14,9 +14,10 @@ import (
 // Gate is a listener on a port of its own that can be shut, with all its
 // connections, and opened again: a harness's Down and Up.
 type Gate struct {
-	t      testing.TB
-	addr   net.Addr
-	reused atomic.Int64 // requests
+	t       testing.TB
+	addr    net.Addr
+	release func()       // gives up the port
+	reused  atomic.Int64 // requests
 
 	mu    sync.Mutex
 	open  net.Listener // guarded by mu; nil while shut
@@ -28,11 +29,11 @@ type Gate struct {
 // NewGate opens one; it is closed at the end of the test.
 func NewGate(t testing.TB) *Gate {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, release, err := listen()
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &Gate{t: t, addr: l.Addr(), open: l, moved: make(chan struct{}), conns: map[net.Conn]bool{}}
+	g := &Gate{t: t, addr: l.Addr(), release: release, open: l, moved: make(chan struct{}), conns: map[net.Conn]bool{}}
 	t.Cleanup(func() { _ = g.Close() })
 	return g
 }
@@ -94,6 +95,7 @@ func (g *Gate) Close() error {
 	}
 	g.ended = true
 	g.shut()
+	g.release()
 	return nil
 }
 
