@@ -106,10 +106,7 @@ func TestContract_D5_ARefusalAfterADoubtIsNoProof(t *testing.T) {
 		t.Errorf("its history: %q", got)
 	}
 	held(t, db, made[1].ID)
-	admin, err := delivery.New(ctx, db.Pool(pgtest.Admin), delivery.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	admin := ledgerOn(t, db.Pool(pgtest.Admin), delivery.Options{})
 	if _, err := admin.Settle(ctx, made[1].ID, delivery.SendAgain, "", audit.Act{By: "ann", Reason: "rather twice"}); err != nil {
 		t.Fatal(err)
 	}
@@ -207,10 +204,7 @@ func TestAttempts_LateAnswers(t *testing.T) {
 	_, stop := run(t, db, fast(f))
 	id := made[0].ID
 	eventually(t, "the call", func() bool { return f.called(id) == 1 })
-	admin, err := delivery.New(ctx, db.Pool(pgtest.Admin), delivery.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	admin := ledgerOn(t, db.Pool(pgtest.Admin), delivery.Options{})
 	eventually(t, "a person's decision", func() bool {
 		// Again and again: it is renewed, unless somebody finds first that it is over.
 		db.Exec(t, pgtest.Owner, `update deed.channel_outbox set lease_until = clock_timestamp() - interval '1 second' where id = $1::text::uuid and lease_until is not null`, id)

@@ -257,10 +257,7 @@ func TestContract_D5_APersonDecides(t *testing.T) {
 	f.send = cutOnce
 	made := reserve(t, db, email("a@example.com"), email("b@example.com"), email("c@example.com"), email("d@example.com"))
 	run(t, db, fast(f))
-	admin, err := delivery.New(ctx, db.Pool(pgtest.Admin), delivery.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	admin := ledgerOn(t, db.Pool(pgtest.Admin), delivery.Options{})
 	for i, d := range []struct {
 		decision delivery.Decision
 		message  string

@@ -279,9 +279,8 @@ func TestLog_EveryChangeHasOneLine(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	admin, err := delivery.New(ctx, db.Pool(pgtest.Admin), delivery.Options{Logger: s.opts.Logger, Worker: "the-ledger"})
-	act(err)
-	_, err = admin.Settle(ctx, s.made["held"], delivery.WasSent, "", audit.Act{By: "ann", Reason: "it is there"})
+	admin := ledgerOn(t, db.Pool(pgtest.Admin), delivery.Options{Logger: s.opts.Logger, Worker: "the-ledger"})
+	_, err := admin.Settle(ctx, s.made["held"], delivery.WasSent, "", audit.Act{By: "ann", Reason: "it is there"})
 	act(err)
 	_, err = admin.Settle(ctx, s.made["repeated-refused"], delivery.HasFailed, "", audit.Act{By: "ann", Reason: "it is not"})
 	act(err)

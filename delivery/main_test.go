@@ -2,6 +2,7 @@ package delivery_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -144,7 +145,14 @@ func fast(p delivery.Provider) delivery.Options {
 
 func ledger(t testing.TB, db *pgtest.DB, opts delivery.Options) *delivery.Ledger {
 	t.Helper()
-	l, err := delivery.New(context.Background(), db.Pool(pgtest.Worker), opts)
+	return ledgerOn(t, db.Pool(pgtest.Worker), opts)
+}
+
+// ledgerOn is as ledger, over a pool of the test's.
+func ledgerOn(t testing.TB, pool *pgxpool.Pool, opts delivery.Options) *delivery.Ledger {
+	t.Helper()
+	opts.Deadline = cmp.Or(opts.Deadline, pgtest.Patience) // New asks for each of its statements, one after the other
+	l, err := delivery.New(context.Background(), pool, opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,10 +168,7 @@ func run(t testing.TB, db *pgtest.DB, opts delivery.Options) (l *delivery.Ledger
 // runOn is as run, over a pool of the test's.
 func runOn(t testing.TB, pool *pgxpool.Pool, opts delivery.Options) (l *delivery.Ledger, stop func()) {
 	t.Helper()
-	l, err := delivery.New(context.Background(), pool, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l = ledgerOn(t, pool, opts)
 	ctx, cancel := context.WithCancel(context.Background())
 	result := make(chan error, 1)
 	go func() { result <- l.Run(ctx) }()

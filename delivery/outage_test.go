@@ -511,10 +511,7 @@ func TestProviders_Resume(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	db := pgtest.New(t)
-	l, err := delivery.New(ctx, db.Pool(pgtest.Admin), delivery.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := ledgerOn(t, db.Pool(pgtest.Admin), delivery.Options{})
 	if _, err := l.Resume(ctx, "fake", "", audit.Act{By: "ann", Reason: "mended"}); deed.CodeOf(err) != deed.NotFound {
 		t.Errorf("nothing is paused: %v", err)
 	}

@@ -30,10 +30,7 @@ func TestDeliveries_PagesAreWhole(t *testing.T) {
 		update deed.channel_outbox set status = 'sending', request = 'x', attempts = 1, called_at = now(), first_called_at = now(), claimed_at = now(),
 		  claimed_by = 'x', claim = 1, lease_until = now() + interval '1 hour' * (length(lane) - 10)
 		where lane ~ '[67]\.example$'`)
-	l, err := delivery.New(t.Context(), db.Pool(pgtest.Admin), delivery.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := ledgerOn(t, db.Pool(pgtest.Admin), delivery.Options{})
 	one, err := tenant.Parse(pgtest.One[string](t, db.Pool(pgtest.Admin), `select min(tenant_id::text) from deed.channel_outbox`))
 	if err != nil {
 		t.Fatal(err)

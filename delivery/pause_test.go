@@ -103,10 +103,7 @@ func TestContract_D6_OneTenantsPauseIsNotAnothers(t *testing.T) {
 	// Both at one host: each has its own pause, and an operator ends both.
 	reserveFor(t, db, ids[1], "https://0.example/bad", "", 1)
 	eventually(t, "another pause", paused(3))
-	admin, err := delivery.New(ctx, db.Pool(pgtest.Admin), delivery.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	admin := ledgerOn(t, db.Pool(pgtest.Admin), delivery.Options{})
 	if n, err := admin.Resume(ctx, "fake", "0.example", audit.Act{By: "ann", Reason: "mended"}); n != 2 || err != nil {
 		t.Errorf("resumed %d, %v", n, err)
 	}

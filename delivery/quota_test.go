@@ -84,10 +84,7 @@ func TestContract_D6_AQuotaRestsTheProvider(t *testing.T) {
 	if len(f.all()) != calls {
 		t.Error("somebody was called meanwhile")
 	}
-	operator, err := delivery.New(ctx, db.Pool(pgtest.Admin), delivery.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	operator := ledgerOn(t, db.Pool(pgtest.Admin), delivery.Options{})
 	if n, err := operator.Resume(ctx, "fake", "", audit.Act{By: "ann", Reason: "bought more"}); n != 1 || err != nil {
 		t.Fatalf("resumed %d, %v", n, err)
 	}

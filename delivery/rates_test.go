@@ -48,10 +48,7 @@ func TestRates(t *testing.T) {
 	} {
 		db.Exec(t, pgtest.Owner, `with quiet as (select set_config('session_replication_role', 'replica', true)) update deed.channel_outbox set `+set)
 	}
-	l, err := delivery.New(t.Context(), db.Pool(pgtest.Admin), delivery.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := ledgerOn(t, db.Pool(pgtest.Admin), delivery.Options{})
 	rates := func(provider string, domains, each int) []delivery.Rates {
 		t.Helper()
 		list, err := l.Rates(t.Context(), provider, domains, each)

@@ -41,10 +41,7 @@ func TestContract_D6_RetryByFilter(t *testing.T) {
 	ended(t, db, "dead", 3, "hooks", "status 503")
 	ended(t, db, "failed", 4, "mail", "550 no such user")
 	db.Exec(t, pgtest.Owner, `update deed.channel_outbox set finished_at = finished_at - interval '2 days' where provider = 'hooks' and recipient = '0@example.com'`)
-	l, err := delivery.New(ctx, db.Pool(pgtest.Admin), delivery.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := ledgerOn(t, db.Pool(pgtest.Admin), delivery.Options{})
 	for i, c := range []struct {
 		r    delivery.Redrive
 		want int64

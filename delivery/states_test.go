@@ -149,10 +149,7 @@ func TestContract_D3_RetryIsAPersonsAct(t *testing.T) {
 	if _, err := db.Pool(pgtest.Owner).Exec(ctx, `update deed.channel_outbox set status = 'queued', finished_at = null`); sqlState(err) != "DDCON" {
 		t.Errorf("the owner may put failed deliveries back: %v", err)
 	}
-	admin, err := delivery.New(ctx, db.Pool(pgtest.Admin), delivery.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	admin := ledgerOn(t, db.Pool(pgtest.Admin), delivery.Options{})
 	if _, err := admin.Retry(ctx, []string{made[1].ID}, audit.Act{By: "ann", Reason: "again"}); sqlState(err) == "" && err == nil {
 		t.Error("a run's delivery was put back")
 	}

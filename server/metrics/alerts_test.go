@@ -45,7 +45,7 @@ func TestAlerts_RatesOfBouncesAndComplaints(t *testing.T) {
 	took(t, db, "complaints-0.2", 10000, 0, 20)
 	took(t, db, "complaints-0.05", 10000, 0, 5)
 	took(t, db, "complaints-few", 200, 0, 2)
-	l, err := delivery.New(t.Context(), db.Pool(pgtest.Worker), delivery.Options{})
+	l, err := delivery.New(t.Context(), db.Pool(pgtest.Worker), delivery.Options{Deadline: pgtest.Patience})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -208,7 +208,7 @@ func TestCollector_Deliveries(t *testing.T) {
 	db.Exec(t, pgtest.Owner, `insert into deed.pauses (provider, destination, since, until, why)
 		select 'hooks', d, clock_timestamp() - interval '1 hour', clock_timestamp(), 'down' from unnest('{a.example,b.example}'::text[]) d`)
 	db.Exec(t, pgtest.Owner, `update deed.channel_outbox set deferred_since = clock_timestamp() - interval '2 hours'`)
-	ledger, err := delivery.New(t.Context(), db.Pool(pgtest.Worker), delivery.Options{})
+	ledger, err := delivery.New(t.Context(), db.Pool(pgtest.Worker), delivery.Options{Deadline: pgtest.Patience})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -291,7 +291,7 @@ func TestCollector_ManyProviders(t *testing.T) {
 		insert into deed.channel_outbox (id, tenant_id, idempotency_key, channel, provider, recipient, payload, created_at, updated_at)
 		select gen_random_uuid(), '00000000-0000-0000-0000-000000000000', sha256(n::text::bytea), 'email', 'p' || n, 'a@example.com', '{}', now(), now()
 		from generate_series(1, 20) n`)
-	l, err := delivery.New(t.Context(), db.Pool(pgtest.Worker), delivery.Options{})
+	l, err := delivery.New(t.Context(), db.Pool(pgtest.Worker), delivery.Options{Deadline: pgtest.Patience})
 	if err != nil {
 		t.Fatal(err)
 	}
