@@ -84,7 +84,7 @@ func TestLedger_ARowThatIsLockedWhenItsLeaseIsOver(t *testing.T) {
 	made := reserve(t, db, email("a@example.com"), email("b@example.com"))
 	eventually(t, "both calls to be under way", func() bool { l.Wake(); return len(under) == 2 })
 	owner := db.Pool(pgtest.Owner)
-	letGo := hold.Lock(`select from deed.channel_outbox where id = $1::text::uuid for update`, `select lease_until < clock_timestamp() from deed.channel_outbox where id = $1::text::uuid`, made[0].ID, func() {
+	letGo := hold.Lock(`select from deed.channel_outbox where id = $1::text::uuid for update`, `select lease_until - clock_timestamp() from deed.channel_outbox where id = $1::text::uuid`, made[0].ID, func() {
 		if !pgtest.One[bool](t, owner, `select lease_until > clock_timestamp() from deed.channel_outbox where id = $1::text::uuid`, made[1].ID) {
 			t.Error("the lease of the other is over, too: its renewal has waited for the row that is locked")
 		}

@@ -506,7 +506,7 @@ func TestReceiver_AMessageThatIsLockedWhenItsLeaseIsOver(t *testing.T) {
 	<-under
 	owner := db.Pool(pgtest.Owner)
 	lasts := `select lease_until > clock_timestamp() from deed.channel_messages where platform_message_id = $1`
-	letGo := hold.Lock(`select from deed.channel_messages where platform_message_id = $1 for update`, `select lease_until < clock_timestamp() from deed.channel_messages where platform_message_id = $1`, "1", func() {
+	letGo := hold.Lock(`select from deed.channel_messages where platform_message_id = $1 for update`, `select lease_until - clock_timestamp() from deed.channel_messages where platform_message_id = $1`, "1", func() {
 		want(t, "whether the other is renewed beside it", pgtest.One[bool](t, owner, lasts, "2"), true)
 	})
 	<-letGo

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -21,7 +22,7 @@ type Hold struct {
 
 	mu     sync.Mutex
 	tx     pgx.Tx // guarded by mu, as is what follows; nil: nothing is locked
-	matter string // whether it matters, in SQL
+	left   string // how long it is until it matters, in SQL
 	id     string
 	before func()
 	letGo  chan struct{}
@@ -44,9 +45,12 @@ func (db *DB) Hold(t testing.TB, role Role, size int32, word string) *Hold {
 	return h
 }
 
-// Lock runs lock, a statement about id, in a transaction that ends after the first statement that begins while matter, a query about id, is true. before
-// runs just before its end; the channel is closed after it.
-func (h *Hold) Lock(lock, matter, id string, before func()) (letGo <-chan struct{}) {
+// soon is how long before it matters statements are kept back until it does: of one that is under way then nobody could say which it has met.
+const soon = 3 * time.Second
+
+// Lock runs lock, a statement about id, in a transaction that ends after the first statement by whose end nothing is left of what left, a query about id,
+// says in time; one that would begin soon before waits for that, too. before runs just before the transaction's end; the channel is closed after it.
+func (h *Hold) Lock(lock, left, id string, before func()) (letGo <-chan struct{}) {
 	h.t.Helper()
 	tx, err := h.db.Pool(Owner).Begin(context.Background())
 	if err == nil {
@@ -57,34 +61,50 @@ func (h *Hold) Lock(lock, matter, id string, before func()) (letGo <-chan struct
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.tx, h.matter, h.id, h.before = tx, matter, id, before
+	h.tx, h.left, h.id, h.before = tx, left, id, before
 	return h.letGo
 }
 
-type mattersKey struct{}
+type metKey struct{}
 
 // TraceQueryStart implements [pgx.QueryTracer].
 func (h *Hold) TraceQueryStart(ctx context.Context, _ *pgx.Conn, d pgx.TraceQueryStartData) context.Context {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.tx == nil || !strings.Contains(d.SQL, h.word) {
+	if !strings.Contains(d.SQL, h.word) {
 		return ctx
 	}
-	var matters bool
-	if err := h.db.Pool(Owner).QueryRow(context.Background(), h.matter, h.id).Scan(&matters); err != nil {
+	for {
+		h.mu.Lock()
+		left, locked := h.leftNow()
+		h.mu.Unlock()
+		if !locked {
+			return ctx
+		}
+		if left <= 0 || left > soon {
+			return context.WithValue(ctx, metKey{}, true)
+		}
+		<-time.After(left)
+	}
+}
+
+// leftNow says how long it is until it matters, and whether anything is locked; with mu held.
+func (h *Hold) leftNow() (left time.Duration, locked bool) {
+	if h.tx == nil {
+		return 0, false
+	}
+	if err := h.db.Pool(Owner).QueryRow(context.Background(), h.left, h.id).Scan(&left); err != nil {
 		h.t.Errorf("pgtest: %v", err)
 	}
-	if matters {
-		ctx = context.WithValue(ctx, mattersKey{}, true)
-	}
-	return ctx
+	return left, true
 }
 
 // TraceQueryEnd implements [pgx.QueryTracer].
 func (h *Hold) TraceQueryEnd(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryEndData) {
+	if ctx.Value(metKey{}) == nil {
+		return
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if ctx.Value(mattersKey{}) == nil || h.tx == nil {
+	if left, locked := h.leftNow(); !locked || left > 0 { // what is over stays over while it is locked
 		return
 	}
 	h.before()
