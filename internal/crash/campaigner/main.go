@@ -27,6 +27,7 @@ func work(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) error {
 	l, err := delivery.New(ctx, pool, delivery.Options{
 		Providers: map[string]delivery.ProviderOptions{"p": {Provider: p, Concurrency: 8, PerLane: 8, Timeout: 5 * time.Second, Rate: 100_000, Lanes: map[string]float64{"*": 0, "-*": 0}}},
 		Composer:  campaign.NewComposer(pool, liquid.Engine), Environment: "crash",
+		Deadline:     30 * time.Second, // or what a busy machine holds up ends a worker that was to be killed
 		PollInterval: 50 * time.Millisecond, ClaimBatch: 50, Lease: process.Lease(), BaseRetry: 50 * time.Millisecond, Logger: log,
 	})
 	if err != nil {

@@ -35,6 +35,7 @@ func work(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) error {
 			Rate: 10_000, Lanes: map[string]float64{"*": 0, "-*": 0}, // the services' own would take hours
 		}},
 		Environment:  "crash",
+		Deadline:     30 * time.Second, // or what a busy machine holds up ends a worker that was to be killed
 		PollInterval: 50 * time.Millisecond, ClaimBatch: 4, Lease: process.Lease(), BaseRetry: 50 * time.Millisecond,
 		Logger: log,
 	})
