@@ -141,7 +141,7 @@ func TestNeighbours_OthersWithinTwoSeconds(t *testing.T) {
 	}{
 		"a limit, with half of the answers lost": {
 			neighbour: func(n neighbourhood) (list []delivery.Delivery) {
-				for i := range 200 {
+				for i := range 600 { // one a second, for longer than the turns may take
 					list = append(list, n.say("1", fmt.Sprint(i)))
 				}
 				return list
