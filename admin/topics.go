@@ -105,10 +105,9 @@ type TopicChange struct {
 
 // SetTopic changes a declared topic, online. A change of lanes, and one from
 // stream to queue, takes effect when the relays that run have stopped their
-// lanes at one point, after a few seconds; nothing is lost, comes twice or
-// overtakes. Errors: [deed.NotFound], [deed.Invalid], also for lanes or an
-// ordering of a queue, [deed.Conflict] while an earlier change
-// of mode is under way. Needs deed_admin.
+// lanes at one point, after a few seconds, and one to queue can be called off until then; nothing is lost or comes
+// twice, and in a stream nothing overtakes but what such a change had let go. Errors: [deed.NotFound], [deed.Invalid], also for lanes or an
+// ordering of a queue, [deed.Conflict] for a queue while one of the stream's subscriptions is being brought what was published before it. Needs deed_admin.
 func (c *Client) SetTopic(ctx context.Context, name string, change TopicChange) error {
 	t := deed.Topic{Name: name, Mode: change.Mode, Lanes: change.Lanes, Ordering: change.Ordering, Retention: change.Retention}
 	if err := t.Check(); err != nil {

@@ -431,8 +431,13 @@ func TestContract_D6_AKeyInUsePausesNothing(t *testing.T) {
 	o := opts.Providers["fake"]
 	o.Concurrency = 2
 	opts.Providers["fake"] = o
-	l, _ := run(t, db, opts)
 	owner := db.Pool(pgtest.Owner)
+	// A pause that is over ends, too: its probe has shown that the provider answers.
+	db.Exec(t, pgtest.Owner, `
+		insert into deed.pauses (provider, destination, tenant_id, since, until, why)
+		values ('fake', '', '00000000-0000-0000-0000-000000000000', now() - interval '2 minutes', now() - interval '1 second', 'it was away')`)
+	l, _ := run(t, db, opts)
+	eventually(t, "the end of the pause", func() bool { return pgtest.One[bool](t, owner, `select not exists (select from deed.pauses)`) })
 	pauses := func() int { return pgtest.One[int](t, owner, `select count(*) from deed.pauses`) }
 	eventually(t, "all to be in doubt, or a pause", func() bool {
 		return pgtest.One[int](t, owner, `select count(*) from deed.channel_outbox where status = 'sending' and doubt_since is not null`) == 20 || pauses() > 0

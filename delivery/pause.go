@@ -101,6 +101,9 @@ func (o Outcome) settles(dest destination) string {
 		}
 		return "outage"
 	}
+	if o.answers {
+		return "in_use"
+	}
 	return "unknown"
 }
 

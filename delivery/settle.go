@@ -71,7 +71,7 @@ func (s *source) queueSettle(batch *pgx.Batch, done []work.Done[*item]) *settlem
 		if wait := it.out.after; wait > 0 {
 			v := min(wait, 24*time.Hour).Seconds()
 			seconds = &v
-		} else if it.kind == "unknown" && s.caps.SettleDelay > 0 {
+		} else if (it.kind == "unknown" || it.kind == "in_use") && s.caps.SettleDelay > 0 {
 			v := s.caps.SettleDelay.Seconds()
 			seconds = &v
 		}

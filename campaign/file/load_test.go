@@ -319,6 +319,7 @@ func TestQuery_Columns(t *testing.T) {
 	for _, c := range []struct{ file, sql, problem string }{
 		{spring, one, ""},
 		{spring, `select q.*, 'eve@example.com' as email from (` + one + `) q`, `column 5 is called "email", as column 1 is`},
+		{spring, `select 1 as id, q.*, 2 as id from (` + one + `) q`, ""}, // of a join, and taken by nobody
 		{spring, `select email, name, city, tz as timezone from (` + one + `) q`, `no column is called "tz"`},
 		{spring, `select email as mail, name, city, tz from (` + one + `) q`, `no column is called "email"`},
 		{spring, `select email, name, tz from (` + one + `) q -- no city`, `no column is called "city"`},

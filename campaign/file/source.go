@@ -188,7 +188,7 @@ func (f *File) Query(ctx context.Context, conn *pgx.Conn, name, sql string) (s *
 	return s, nil
 }
 
-// columns are those of a query. They must be each once, as they are the fields of an object.
+// columns are those of a query. Those that are taken must be each once, as they are the fields of an object.
 func (f *File) columns(ctx context.Context, tx pgx.Tx, sql string) ([]string, error) {
 	rows, err := tx.Query(ctx, "select * from ("+sql+") q limit 0", pgx.QueryExecModeExec)
 	if err != nil {
@@ -200,7 +200,8 @@ func (f *File) columns(ctx context.Context, tx pgx.Tx, sql string) ([]string, er
 	}
 	columns, errs := []string{}, []error(nil)
 	for i, c := range rows.FieldDescriptions() {
-		if first := slices.Index(columns, c.Name); first >= 0 {
+		taken := f.Columns.Data == nil || f.own(c.Name) || slices.Contains(f.Columns.Data, c.Name)
+		if first := slices.Index(columns, c.Name); first >= 0 && taken {
 			errs = append(errs, fmt.Errorf("column %d is called %q, as column %d is", i+1, c.Name, first+1))
 		}
 		columns = append(columns, c.Name)

@@ -117,6 +117,39 @@ func TestContract_R5_BranchesFailTogether(t *testing.T) {
 	}
 }
 
+// What code has made of its branches' failures is its own: it says itself then whether anything was done (R5).
+func TestContract_R5_BranchesThatWereLookedAfter(t *testing.T) {
+	t.Parallel()
+	for name, failure := range map[string]error{"by an inner step": fail("DECLINED"), "by a branch": nil} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.New(t)
+			put(t, db, `{plan: p, version: "1", steps: {main: {kind: go, handler: code, guarantee: at_most_once}}}`)
+			var turns, calls atomic.Int64
+			serve(t, db, local.Options{Handlers: []local.Handler{
+				local.Step("code", func(ctx context.Context, _ nothing) (nothing, error) {
+					err := run.Parallel(ctx, run.Branch{Name: "a", Do: func(ctx context.Context) error {
+						if failure == nil {
+							return errors.New("it is none")
+						}
+						return never(ctx, "pay", func(context.Context) error { calls.Add(1); return failure })
+					}})
+					if err == nil {
+						t.Error("the branch has not failed")
+					}
+					if turns.Add(1) == 1 {
+						return nil, run.NotDone(deed.Unavailable(errors.New("away"), time.Millisecond))
+					}
+					return nil, nil
+				}),
+			}})
+			want(t, "the run", ended(t, db, start(t, db, "r", nil)), "COMPLETED")
+			want(t, "turns", turns.Load(), 2)
+			want(t, "calls at most", calls.Load() > 1, false)
+		})
+	}
+}
+
 // A failure after which the code went on to other branches stands, as before another step: who was paid back is not charged again (R5).
 func TestContract_R5_AFailureStandsBeforeOtherBranches(t *testing.T) {
 	t.Parallel()

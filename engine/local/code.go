@@ -28,7 +28,6 @@ type code struct {
 	end     *ending    // guarded by mu, as all below
 	wake    *time.Time // the code sleeps until then
 	unknown bool       // an inner step has failed that may have been done
-	strayed bool       // a branch has failed whose own code may have done something
 }
 
 // branch is a line of inner steps that come one after the other: the code itself, or one of those that run.Parallel does.
@@ -96,18 +95,11 @@ func (c *code) ended() (*ending, error) {
 	return nil, nil
 }
 
-// mayBeDone reports whether an inner step, or a branch, has failed that may have been done all the same.
+// mayBeDone reports whether an inner step has failed that may have been done all the same.
 func (c *code) mayBeDone() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.unknown || c.strayed
-}
-
-// mayHaveStrayed reports whether a branch has failed whose own code may have done something, of which nothing is recorded.
-func (c *code) mayHaveStrayed() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.strayed
+	return c.unknown
 }
 
 // stop has the code begin nothing more; the first reason holds, but that nothing was done where another branch's says otherwise. It returns err.
@@ -236,20 +228,25 @@ func (b *branch) Parallel(ctx context.Context, list []runstep.Branch) error {
 	if b.asleep {
 		return errAsleep
 	}
-	return c.joined(errs)
+	return joined(errs)
 }
 
 // joined is what branches have come to, together: one that has failed is not hidden by one that was skipped, nor said not to have
-// been done by one that was not. Only with mu held.
-func (c *code) joined(errs []error) error {
+// been done by one that was not.
+func joined(errs []error) error {
 	var failed []error
+	nothing := true // was done, by all that have failed
 	for _, err := range errs {
 		if _, skipped := run.Skipped(err); err == nil || skipped {
 			continue
 		}
 		failed = append(failed, err)
-		if f, ok := errors.AsType[*run.Failure](err); !ok || !f.NotDone {
-			c.strayed = true
+		f, ok := errors.AsType[*run.Failure](err)
+		nothing = nothing && ok && f.NotDone
+	}
+	for i, err := range failed {
+		if f, ok := errors.AsType[*run.Failure](err); ok && f.NotDone && !nothing {
+			failed[i] = &run.Failure{Category: f.Category, Code: f.Code, Final: f.Final, Err: err}
 		}
 	}
 	if failed != nil {

@@ -202,7 +202,7 @@ func (e *Engine) call(ctx context.Context, it *item, p *plan.Plan, st *plan.Step
 	if deed.IsUnavailable(err) {
 		pause, _ := deed.RetryAfter(err)
 		// What must not be repeated is only begun again if its code knows that nothing was done.
-		it.end = it.back(cmp.Or(pause, work.Backoff(it.engine, time.Second, time.Minute)), !it.once || it.failed(err, started).notDone && !inner.mayHaveStrayed())
+		it.end = it.back(cmp.Or(pause, work.Backoff(it.engine, time.Second, time.Minute)), !it.once || it.failed(err, started).notDone)
 		return err
 	}
 	it.end = it.failed(err, started)

@@ -168,7 +168,7 @@ func (m *matcher) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 		return types.LabelErrNode(m.ID(), types.WrapErr(err))
 	}
 	if n := size(parsed); n > uint64(len(p)) || n > 1000 {
-		pay(frame, m.ID(), n*uint64(len(s)/10+1))
+		pay(frame, m.ID(), n+n*uint64(len(s))/100) // it is compiled, and then asked of the text
 	}
 	return s.Match(p)
 }
@@ -187,7 +187,7 @@ func size(re *syntax.Regexp) uint64 {
 		n += size(sub)
 	}
 	if re.Op == syntax.OpRepeat {
-		n *= uint64(max(1, re.Min, re.Max))
+		n = (n - 1) * uint64(max(1, re.Min, re.Max))
 	}
 	return n
 }

@@ -68,6 +68,7 @@ func TestStep_HoldsOfMuch(t *testing.T) {
 		"input.deep.a.map(i, input.deep.a.map(j, i == j).size()) != []",
 		"1 in input.wide && input.s.startsWith('x') && input.s.size() > 100 && input.s.matches('^x+$') && !input.s.contains('y')",
 		"(input.items + [1]) + [2] != input.items",
+		"input.short.matches('^.{1,500}') && input.few.all(i, i.matches('^[a-z]{1,80}$'))",
 	} {
 		p, s := asking(t, `when: "`+text+`"`)
 		if holds, err := s.Holds(p, amply); err != nil || !holds {

@@ -7,7 +7,7 @@
 -- its pending rows, what comes after is read from the log. From stream to queue:
 -- takes effect when the lanes of all subscriptions have stopped so; order is no
 -- longer kept. Until then mode stream calls it off: each subscription's lanes are
--- made anew. Until the caller's transaction ends only other changes of the same topic
+-- made anew, and what was let go by then comes beside the stream. Until the caller's transaction ends only other changes of the same topic
 -- are put off.
 -- Raises DDNFD for an unknown topic, DDARG for bad settings, and for another mode or
 -- ordering of deed's own, DDCON for a queue while one of the stream's subscriptions is

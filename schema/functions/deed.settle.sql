@@ -29,6 +29,7 @@
 --              counted, and called alone from now on
 --   unusable   no request could be made of it: failed
 --   unknown    may be done: in doubt (D5)
+--   in_use     the same, and the provider answers: the key is another request's
 --   undecided  in doubt, and nothing the provider offers tells: at_most_once is
 --              held for a person, at_least_once goes back to queued, and is dead
 --              when its attempts are spent
@@ -77,7 +78,7 @@ as $$
 declare
   v_now timestamptz := clock_timestamp();
 begin
-  if not (p_kinds <@ array['accepted', 'refused', 'bad_address', 'opted_out', 'later', 'deferred', 'unreachable', 'outage', 'release', 'unrepeated', 'apart', 'unusable', 'unknown', 'undecided']) then
+  if not (p_kinds <@ array['accepted', 'refused', 'bad_address', 'opted_out', 'later', 'deferred', 'unreachable', 'outage', 'release', 'unrepeated', 'apart', 'unusable', 'unknown', 'in_use', 'undecided']) then
     raise exception 'settle: unknown kind in %', p_kinds using errcode = 'DDARG';
   end if;
   -- What is lost of it would have to be settled by hand.
@@ -119,7 +120,7 @@ begin
         u.claim as under, c.deferrals, d.since as deferred_since, d.since + p_give_up as give_up_at, c.provider, c.lane,
         case
           when c.sandbox and c.status = 'sending' and u.kind = 'accepted' then 'sandboxed'
-          when c.sandbox and c.status = 'sending' and u.kind in ('unknown', 'undecided', 'unrepeated') then
+          when c.sandbox and c.status = 'sending' and u.kind in ('unknown', 'in_use', 'undecided', 'unrepeated') then
             case when c.attempts >= coalesce(c.max_attempts, p_max_attempts) then 'dead' else 'later' end
           -- A claim that was lost before anything was called only lets go.
           when c.status = 'queued' and u.kind not in ('unusable') then 'let go'
@@ -130,7 +131,7 @@ begin
           when c.doubt_since is not null and (u.kind in ('undecided', 'apart') or (u.kind in ('refused', 'bad_address', 'opted_out') and not d.only)) then
             case when c.guarantee = 'at_most_once' then 'hold' when c.attempts >= coalesce(c.max_attempts, p_max_attempts) then 'dead' else 'again' end
           when c.doubt_since is not null and u.kind in ('later', 'deferred', 'unreachable', 'outage', 'release', 'unrepeated') then 'unknown'
-          when u.kind in ('undecided', 'unrepeated') then 'unknown'
+          when u.kind in ('in_use', 'undecided', 'unrepeated') then 'unknown'
           when u.kind = 'later' and c.attempts >= coalesce(c.max_attempts, p_max_attempts) then 'dead'
           when u.kind in ('deferred', 'unreachable') and d.since + p_give_up <= v_now then 'given up'
           when u.kind in ('release', 'apart') then 'outage'
@@ -229,7 +230,7 @@ begin
     delete from deed.pauses p
     using done d
     cross join lateral (values ('', '00000000-0000-0000-0000-000000000000'::uuid), (d.lane, d.tenant_id)) o(destination, tenant_id)
-    where d.kind in ('accepted', 'refused', 'bad_address', 'opted_out', 'later', 'deferred')
+    where d.kind in ('accepted', 'refused', 'bad_address', 'opted_out', 'later', 'deferred', 'in_use')
       and p.provider = d.provider and p.destination = o.destination and p.tenant_id = o.tenant_id and p.probe = d.id and p.probe_claim = d.under
     returning d.id
   ),
