@@ -235,6 +235,60 @@ func TestContract_O11_UnderLoad(t *testing.T) {
 	same(t, "kept", pgtest.One[int](t, db.Pool(pgtest.Worker), `select count(*) from deed.kept`), 0)
 }
 
+// What comes into a partition while a step waits for its lock begins it anew, and lanes have still to read it: they are added up from behind that.
+func TestContract_O11_BegunAnewUnderTheLock(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	ctx := t.Context()
+	sink := &recorder{}
+	opts := stream(sink, func(o *deed.Options) { o.Topics[0].Lanes = 1 })
+	c, stop := runStream(t, db, opts)
+	publish(t, db, keyed("late", 1), keyed("late", 2))
+	drained(t, c)
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	db.Exec(t, pgtest.Owner, `update deed.backfills set finished_at = now()`) // other tests' transactions would hold it up
+	idle := openTx(t, db, pgtest.App)
+	if _, err := deed.Publish(ctx, idle, keyed("late", 3), keyed("late", 4)); err != nil {
+		t.Fatal(err)
+	}
+	nextDay(t, db)
+	older(t, db)
+	step := func() string {
+		return pgtest.One[string](t, db.Pool(pgtest.Worker), `select coalesce((select did from deed.retention_step()), '')`)
+	}
+	same(t, "steps", []string{step(), step()}, []string{"began", "moved"})
+	patch{"retention_step", "        execute format('lock table deed.%I in access exclusive mode'", `
+		perform pg_advisory_xact_lock(4712);
+		while exists (select from pg_locks l where l.locktype = 'advisory' and l.objid = 4711 and l.database = (select d.oid from pg_database d where d.datname = current_database())) loop
+			perform pg_sleep(0.01);
+		end loop;
+		execute format('lock table deed.%I in access exclusive mode'`}.apply(t, db)
+	gate := openTx(t, db, pgtest.Owner, `select pg_advisory_xact_lock(4711)`)
+	did := make(chan string, 1)
+	go func() { did <- step() }()
+	eventually(t, "the step to come to the lock", func() bool {
+		return pgtest.One[bool](t, db.Pool(pgtest.Owner), `
+			select exists (select from pg_locks l where l.locktype = 'advisory' and l.objid = 4712 and l.database = (select d.oid from pg_database d where d.datname = current_database()))`)
+	})
+	if err := errors.Join(idle.Commit(ctx), gate.Rollback(ctx)); err != nil {
+		t.Fatal(err)
+	}
+	same(t, "the step at the lock", <-did, "began")
+	held := openTx(t, db, pgtest.Owner, `lock table deed.retention_lock in share update exclusive mode`) // or the relay takes the steps
+	c, stop = runStream(t, db, opts)
+	drained(t, c)
+	if err := errors.Join(stop(), held.Rollback(ctx)); err != nil {
+		t.Fatal(err)
+	}
+	onPartitions(t, db, `set tried_at = null`)
+	same(t, "the other steps", retain(t, db, pgtest.Worker), []string{"0 moved 0", "0 emptied 0", "0 dropped 0"})
+	if n, repeats := sink.counts(); n != 4 || repeats != 0 {
+		t.Errorf("%d messages came, %d again", n, repeats)
+	}
+}
+
 // A process that ends between detaching and dropping, or while it detaches,
 // leaves what any other finishes.
 func TestContract_O11_KilledBetweenDetachAndDrop(t *testing.T) {

@@ -136,7 +136,19 @@ begin
         end loop;
         update deed.partitions p
         set moved_subscription = v_p.moved_subscription, moved_id = v_p.moved_id,
-          moved_at = case when v_left > 0 then clock_timestamp() end
+          moved_at = case when v_left > 0 then clock_timestamp() end,
+          -- Where it began anew under the lock, lanes had still to read what came late: now they have.
+          read_window = greatest(p.read_window, (
+            select max(at.from_window)
+            from deed.lanes l
+            cross join lateral (
+              select g.from_window
+              from deed.progress g
+              where g.subscription = l.subscription and g.lane = l.lane
+              order by g.n desc
+              limit 1
+            ) at
+          ))
         where p.n = v_p.n;
         return next;
         return;
