@@ -145,7 +145,7 @@ func init() {
 		"unfinished", "verify", "watch",
 		"attend", "blocked_keys", "check_topic", "declare_topic", "end_stream", "finish_page", "lag", "leave_relays", "make_lanes", "mark_due", "page", "pause_lane",
 		"key_hash", "lock_keys", "passed_by_stream", "release_keys", "release_lane", "set_topic", "stream_states", "take_lanes", "try_lock_keys", "was_read", "window_late",
-		"begin_moving", "drop_partition", "keepers", "purge_history", "purge_kept", "retention", "retention_step", "undeclared_between", "unseen",
+		"begin_moving", "newest_read", "drop_partition", "keepers", "purge_history", "purge_kept", "retention", "retention_step", "undeclared_between", "unseen",
 		"adopt_cluster", "heal_keys", "held", "start_here", "verify_deliveries", "verify_references", "verify_queues", "verify_streams",
 		"check_lists", "claim_number", "key_hash", "passed_by_stream", "timeline", "end_empty", "join_list", "late_xids", "level_list",
 		"adopt", "ask_purge", "cancel_redrive", "claim_doors", "dead_letters", "discard", "finish_doors", "purge", "reschedule", "set_door",

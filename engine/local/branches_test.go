@@ -192,7 +192,7 @@ func TestContract_R5_NoInnerStepBeginsUnderALostClaim(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
 	put(t, db, `{plan: p, version: "1", steps: {main: {kind: go, handler: code, guarantee: at_most_once}}}`)
-	between, goOn := make(chan struct{}), make(chan struct{})
+	between, goOn, returned := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	var charged atomic.Int64
 	serve(t, db, local.Options{Lease: 10 * time.Second, Handlers: []local.Handler{
 		local.Step("code", func(ctx context.Context, _ nothing) (nothing, error) {
@@ -201,6 +201,7 @@ func TestContract_R5_NoInnerStepBeginsUnderALostClaim(t *testing.T) {
 			}
 			close(between)
 			<-goOn
+			defer close(returned)
 			return nil, never(ctx, "charge", func(context.Context) error { charged.Add(1); return nil })
 		}),
 	}})
@@ -223,6 +224,6 @@ func TestContract_R5_NoInnerStepBeginsUnderALostClaim(t *testing.T) {
 		t.Fatal(err)
 	}
 	close(goOn)
-	time.Sleep(300 * time.Millisecond)
+	come(t, "the end of the code", returned)
 	want(t, "charges", charged.Load(), 0)
 }

@@ -10,17 +10,7 @@ set search_path = pg_catalog, pg_temp
 as $$
   update deed.partitions p
   set moving = p_snap, moving_window = (select max(w.n) from deed.windows w),
-    read_window = greatest(p.read_window, 0, (
-      select max(at.from_window)
-      from deed.lanes l
-      cross join lateral (
-        select g.from_window
-        from deed.progress g
-        where g.subscription = l.subscription and g.lane = l.lane
-        order by g.n desc
-        limit 1
-      ) at
-    )),
+    read_window = greatest(p.read_window, 0, deed.newest_read()),
     moved_subscription = -1, moved_id = p.from_id - 1, moved_at = null, emptied_at = null,
     restarts = case when p.moving is null then 0 else p.restarts + 1 end,
     tried_at = case when p.moving is not null and p.restarts >= 2 then clock_timestamp() end

@@ -108,7 +108,7 @@ begin
             select m.id, m.slot, m.size, sum(m.size) over (order by m.id) - m.size as before
             from (
               select w.id, w.slot, coalesce((
-                select octet_length(l.payload) from deed.log l where l.slot = w.slot and l.id = w.id
+                select octet_length(l.payload) from deed.log l where l.slot = w.slot and l.id = w.id and l.id >= v_p.from_id and l.id < v_p.upto_id
               ), 0) as size
               from deed.pending w
               where w.subscription = v_sub and w.id > v_p.moved_id and w.id < v_p.upto_id
@@ -138,17 +138,7 @@ begin
         set moved_subscription = v_p.moved_subscription, moved_id = v_p.moved_id,
           moved_at = case when v_left > 0 then clock_timestamp() end,
           -- Where it began anew under the lock, lanes had still to read what came late: now they have.
-          read_window = greatest(p.read_window, (
-            select max(at.from_window)
-            from deed.lanes l
-            cross join lateral (
-              select g.from_window
-              from deed.progress g
-              where g.subscription = l.subscription and g.lane = l.lane
-              order by g.n desc
-              limit 1
-            ) at
-          ))
+          read_window = greatest(p.read_window, deed.newest_read())
         where p.n = v_p.n;
         return next;
         return;
