@@ -119,6 +119,9 @@ func Check(ctx context.Context, q Querier) (newer bool, err error) {
 	if _, ok := have[0]; !ok {
 		return false, fmt.Errorf("%w (it lacks the functions)", ErrBehind)
 	}
+	if installed := have[0].number; installed < number() {
+		return false, fmt.Errorf("%w (its functions are those of number %d, and this program's of %d)", ErrBehind, installed, number())
+	}
 	newer = have[0].number > number()
 	delete(have, 0)
 	for _, a := range applied { // the first
