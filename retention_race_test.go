@@ -289,6 +289,33 @@ func TestContract_O11_BegunAnewUnderTheLock(t *testing.T) {
 	}
 }
 
+// What retention takes away is not looked for, either, where the stream that read it has become a queue, and no other has lanes.
+func TestContract_O11_OfAStreamThatHasBecomeAQueue(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	sink := &recorder{}
+	c, stop := runStream(t, db, stream(sink, func(o *deed.Options) { o.Topics[0].Lanes = 1 }))
+	for n := range 2 {
+		publish(t, db, keyed("a", n), keyed("b", n))
+		eventually(t, "a page", func() bool { got, _ := sink.counts(); return got == 2*n+2 })
+	}
+	drained(t, c)
+	// Other tests' transactions would hold backfills up, and there is nothing to bring.
+	nothingToBring := func() { db.Exec(t, pgtest.Owner, `update deed.backfills set finished_at = now()`) }
+	nothingToBring()
+	db.Exec(t, pgtest.Admin, `select deed.set_topic('orders', p_mode => 'queue')`)
+	eventually(t, "the topic to be a queue", func() bool {
+		return pgtest.One[string](t, db.Pool(pgtest.Worker), `select mode from deed.topics where topic = 'orders'`) == "queue"
+	})
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	nothingToBring()
+	nextDay(t, db)
+	older(t, db)
+	same(t, "steps", retain(t, db, pgtest.Worker), []string{"0 began 0", "0 moved 0", "0 emptied 0", "0 dropped 0"})
+}
+
 // A process that ends between detaching and dropping, or while it detaches,
 // leaves what any other finishes.
 func TestContract_O11_KilledBetweenDetachAndDrop(t *testing.T) {

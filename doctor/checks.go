@@ -45,6 +45,7 @@ var checks = []check{
 	{[]string{"log-sequence"}, []string{"deed.log_seq is ahead of everything that was published"}, true, checkSequence},
 	{[]string{"cluster-changed"}, []string{"this is the server, and the environment, that the installation belongs to"}, true, checkCluster},
 	{[]string{"backfill-unfinished"}, []string{"every subscription has been given what was published before it"}, true, checkBackfills},
+	{[]string{"change-unfinished"}, []string{"no change of a stream's lanes or mode is waited for"}, true, checkChanges},
 	{[]string{"removal-unfinished"}, []string{"nothing is left of what was removed"}, true, checkRemovals},
 	{[]string{"suppression-unreadable"}, []string{"every suppression is of an address"}, true, checkSuppressions},
 	{

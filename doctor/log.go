@@ -3,8 +3,6 @@ package doctor
 import (
 	"context"
 	"fmt"
-
-	"github.com/jackc/pgx/v5"
 )
 
 func checkPartitions(ctx context.Context, e *exam) error {
@@ -67,49 +65,4 @@ func checkCluster(ctx context.Context, e *exam) error {
 			"%s; relays with deliveries, webhooks, sources, links, campaigns or steps of runs hold", why)
 	}
 	return nil
-}
-
-func checkBackfills(ctx context.Context, e *exam) error {
-	return e.query(ctx, query.Backfills, []any{e.opts.Long.Seconds()}, func(row pgx.Rows) error {
-		var subscription, waits string
-		var age float64
-		var scanned bool
-		if err := row.Scan(&subscription, &age, &scanned, &waits); err != nil {
-			return err
-		}
-		const name = "backfill-unfinished"
-		switch {
-		case scanned && waits != "":
-			e.addf(Warn, name, subscription, "end those transactions: select pg_terminate_backend(<pid>); or rollback prepared …",
-				"the subscription was made %s ago; before it can have all that was published before it, these must end: %s", ago(age), waits)
-		default:
-			e.addf(Warn, name, subscription, "run a relay that drains it, or call deed.backfill until it says finished",
-				"the subscription was made %s ago and has not been given all that was published before it; no relay seems to work on it", ago(age))
-		}
-		return nil
-	})
-}
-
-func checkRemovals(ctx context.Context, e *exam) error {
-	return e.query(ctx, query.Removals, []any{e.opts.Long.Seconds()}, func(row pgx.Rows) error {
-		var removed, waits string
-		var isTenant bool
-		var age float64
-		if err := row.Scan(&removed, &isTenant, &age, &waits); err != nil {
-			return err
-		}
-		const name = "removal-unfinished"
-		if waits != "" {
-			e.addf(Warn, name, removed, "end those transactions: select pg_terminate_backend(<pid>); or rollback prepared …",
-				"it was removed %s ago; what may still be published to it is only known when these have ended: %s", ago(age), waits)
-			return nil
-		}
-		if isTenant {
-			e.addf(Warn, name, removed, "start a relay", "it was removed %s ago, and its rows are not all taken away; no relay seems to work on it", ago(age))
-			return nil
-		}
-		e.addf(Warn, name, removed, "start a relay, or give the command again that removed it",
-			"it was removed %s ago, and what waited for it is not all taken away; no relay seems to work on it", ago(age))
-		return nil
-	})
 }

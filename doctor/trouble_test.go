@@ -33,6 +33,7 @@ var troubles = map[string]func(*testing.T, *scene){
 	"log-sequence":            logSequence,
 	"cluster-changed":         clusterChanged,
 	"backfill-unfinished":     backfillUnfinished,
+	"change-unfinished":       changeUnfinished,
 	"removal-unfinished":      removalUnfinished,
 	"suppression-unreadable":  suppressionUnreadable,
 	"call-running":            callRunning,
@@ -370,6 +371,39 @@ func backfillUnfinished(t *testing.T, _ *scene) {
 	if fs := examine(t, db.Pool(pgtest.Owner), doctor.Options{}); !strings.Contains(text(fs), "has been given") {
 		t.Errorf("a backfill of a moment is called long:\n%s", text(fs.Trouble()))
 	}
+}
+
+func changeUnfinished(t *testing.T, _ *scene) {
+	db := pgtest.New(t)
+	db.Exec(t, pgtest.Worker, `select deed.declare_topic('orders', 'stream', 1)`)
+	id := pgtest.One[int](t, db.Pool(pgtest.Worker), `select subscription from deed.subscribe('orders', 'ledger')`)
+	db.Exec(t, pgtest.Owner, `update deed.backfills set finished_at = clock_timestamp()`) // other tests' transactions would hold it up
+	take := func() {
+		db.Exec(t, pgtest.Worker, `select deed.take_lanes('00000000-0000-0000-0000-000000000001', 'w', array[$1::int], p_protocol => 2)`, id)
+	}
+	take()
+	db.Exec(t, pgtest.Admin, `select deed.set_topic('orders', 'queue')`)
+	look := func(say ...string) {
+		t.Helper()
+		says(t, find(t, examine(t, db.Pool(pgtest.Owner), impatient), "change-unfinished", doctor.Warn, "orders/ledger"), append(say, "a queue", "deed topic set orders --mode stream")...)
+	}
+	look("a worker has each in hand")
+	late := pgtest.One[int](t, db.Pool(pgtest.Worker), `select subscription from deed.subscribe('orders', 'late')`)
+	says(t, find(t, examine(t, db.Pool(pgtest.Owner), impatient), "backfill-unfinished", doctor.Warn, "orders/late"), "is being made a queue")
+	db.Exec(t, pgtest.Owner, `update deed.lanes set worker = null, lease_until = null`)
+	look("1 of its lanes", "nobody has 1 of these in hand")
+	db.Exec(t, pgtest.Worker, `select deed.backfill($1)`, late) // it waits as well
+	find(t, examine(t, db.Pool(pgtest.Owner), impatient), "backfill-unfinished", doctor.Warn, "orders/late")
+	take()
+	db.Exec(t, pgtest.Owner, `select deed.pause_lane(subscription, lane, fence) from deed.lanes`)
+	look("all of its lanes have stopped")
+	if fs := examine(t, db.Pool(pgtest.Owner), doctor.Options{}); !strings.Contains(text(fs), "no change of a stream's lanes or mode") {
+		t.Errorf("a change of a moment is called long:\n%s", text(fs.Trouble()))
+	}
+	for range 2 {
+		take()
+	}
+	find(t, examine(t, db.Pool(pgtest.Owner), impatient), "change-unfinished", doctor.OK, "")
 }
 
 func removalUnfinished(t *testing.T, _ *scene) {
