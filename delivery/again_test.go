@@ -154,6 +154,50 @@ func TestContract_D6_WhatIsCalledAgainIsNotGivenUpAtOnce(t *testing.T) {
 	}
 }
 
+// What is called again by its guarantee waits as after a known failure, by the ledger's own
+// pauses, and never past its end.
+func TestContract_D5_ACallAgainWaits(t *testing.T) {
+	t.Parallel()
+	for name, looked := range map[string]bool{"by its guarantee": false, "not found": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.New(t)
+			owner := db.Pool(pgtest.Owner)
+			f := answers(delivery.Unknown(errCut))
+			opts := fast(f)
+			if looked {
+				opts = fast(&lookUp{f, false})
+			}
+			opts.BaseRetry = 10 * time.Minute
+			d, ends := email("a@example.com"), email("ends@example.com")
+			d.Guarantee, ends.Guarantee = delivery.AtLeastOnce, delivery.AtLeastOnce
+			ends.ExpiresAt = time.Now().Add(4 * time.Minute)
+			made := reserve(t, db, d, ends)
+			run(t, db, opts)
+			for n := 1; n <= 3; n++ {
+				eventually(t, "the call to be put off, or the end", func() bool {
+					return pgtest.One[bool](t, owner, `select finished_at is not null or (status = 'queued' and attempts = $2 and process_after > clock_timestamp())
+						from deed.channel_outbox where id = $1::text::uuid`, made[0].ID, n)
+				})
+				if e := entry(t, db, made[0].ID); e.Status != delivery.Queued || f.called(e.ID) != n {
+					t.Fatalf("called %d times: %s, %q", f.called(e.ID), e.Status, e.LastError)
+				}
+				pause := time.Duration(pgtest.One[float64](t, owner, `select extract(epoch from process_after - updated_at)::float8 from deed.channel_outbox where id = $1::text::uuid`, made[0].ID) * float64(time.Second))
+				if most := 10 * time.Minute << (n - 1); pause < most/2 || pause > most {
+					t.Errorf("after call %d it waits for %s", n, pause)
+				}
+				db.Exec(t, pgtest.Owner, `update deed.channel_outbox set process_after = clock_timestamp() where id = $1::text::uuid`, made[0].ID)
+			}
+			eventually(t, "the call of what ends to be put off, or its end", func() bool {
+				return pgtest.One[bool](t, owner, `select finished_at is not null or (status = 'queued' and process_after = expires_at) from deed.channel_outbox where id = $1::text::uuid`, made[1].ID)
+			})
+			if e := entry(t, db, made[1].ID); e.Status != delivery.Queued || f.called(e.ID) != 1 {
+				t.Errorf("what ends was called %d times: %s, %q", f.called(e.ID), e.Status, e.LastError)
+			}
+		})
+	}
+}
+
 // What a person sends again is tried for as long as what is new: that it was refused for
 // now for a day before has it neither held at the next such answer, nor given up before that.
 func TestContract_D6_WhatIsSentAgainIsTriedAsLongAsANewOne(t *testing.T) {

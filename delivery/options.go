@@ -35,10 +35,11 @@ type Options struct {
 	// when it runs out is in doubt. Renewed at a third of it. Default 1m.
 	Lease time.Duration
 	// MaxAttempts is how many attempts that are known to have failed make a
-	// delivery dead that names no number of its own. Default 5.
+	// delivery dead that names no number of its own. Those of [AtLeastOnce] of which
+	// nobody knows are among them. Default 5.
 	MaxAttempts int
-	// BaseRetry is the pause after the first attempt that failed; it doubles
-	// with each, up to an hour. Default 5s.
+	// BaseRetry is the pause after the first attempt that failed, or that is made again
+	// since nobody knows ([AtLeastOnce]); it doubles with each, up to an hour. Default 5s.
 	BaseRetry time.Duration
 	// JitterMin and JitterMax bound the random factor of such a pause. Default
 	// 0.5 and 1.

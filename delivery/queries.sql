@@ -75,7 +75,8 @@ select id::text, coalesce(claim, 0), coalesce(tenant_id::text, ''), coalesce(wor
   coalesce(action, ''), coalesce(called_at, to_timestamp(0)), walk::text, coalesce(batch_id::text, ''), coalesce(batch_place, 0), coalesce(batch_size, 0)
 from deed.claim_doubts($1::text, $2::text, $3::int, make_interval(secs => $4::float8), $5::boolean, $6::boolean, make_interval(secs => $7::float8),
   p_max_attempts => $8::int, p_kind => $9::text, p_account => $10::text, p_sandbox => $11::boolean,
-  p_lanes => $12::text[], p_rooms => $13::int[], p_room => 1, p_bytes => $14::bigint, p_places => $15::text::jsonb, p_batches => $16::boolean);
+  p_lanes => $12::text[], p_rooms => $13::int[], p_room => 1, p_bytes => $14::bigint, p_places => $15::text::jsonb, p_batches => $16::boolean,
+  p_base => make_interval(secs => $17::float8), p_jitter => $18::float8[]);
 
 -- name: may_repeat
 select deed.may_repeat($1::text::uuid, $2::bigint, $3::text, $4::text, $5::boolean);

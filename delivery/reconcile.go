@@ -86,7 +86,8 @@ func (r *reconciler) Exchange(ctx context.Context, done []work.Done[*item], n in
 		o := r.ledger.opts
 		names, rooms, bytes, places := r.hand.ask()
 		batch.Queue(query.ClaimDoubts, r.name, o.Worker, n, o.Lease.Seconds(), r.caps.Key == HasKey, r.finder != nil, r.caps.SettleDelay.Seconds(), o.MaxAttempts,
-			r.caps.Kind, r.caps.Account, r.opts.Sandbox != "", names, rooms, bytes, places, r.batcher != nil).Query(func(rows pgx.Rows) error {
+			r.caps.Kind, r.caps.Account, r.opts.Sandbox != "", names, rooms, bytes, places, r.batcher != nil,
+			o.BaseRetry.Seconds(), []float64{o.JitterMin, o.JitterMax}).Query(func(rows pgx.Rows) error {
 			for rows.Next() {
 				it := &item{}
 				w := &it.row

@@ -33,3 +33,4 @@ drop function if exists deed.roll_up(int, text);
 drop function if exists deed.register_provider(text, text, text, interval, boolean, text[], float8[], float8[], text, text, boolean, text[], text[]);
 drop function if exists deed.begin_requests(text[], text[], text[], jsonb[], text[], text[], uuid[], uuid[], text[], uuid[]);
 drop function if exists deed.retention_step(int);
+drop function if exists deed.claim_doubts(text, text, int, interval, boolean, boolean, interval, interval, int, text, text, boolean, text[], int[], int, bigint, jsonb, boolean);

@@ -4,7 +4,8 @@
 -- whoever was calling is gone. They are looked for among those whose time had come, as it has of whatever
 -- is claimed but for the later members of a batch, whose first one leads to them. Then, of what is in doubt, due, and not held for
 -- a person, settles what this provider can say nothing about by its guarantee
--- (D5): at_least_once goes back to queued, dead if its attempts are spent;
+-- (D5): at_least_once goes back to queued, a back-off away as after a known failure
+-- (p_base and p_jitter as in deed.settle), dead if its attempts are spent;
 -- at_most_once is held. The rest is leased and returned, with what to do:
 -- repeat, the same request under the
 -- same key while the provider's window is open, past it never, nor to one who
@@ -50,7 +51,9 @@ create or replace function deed.claim_doubts(
   p_room         int default null,
   p_bytes        bigint default null,
   p_places       jsonb default null,
-  p_batches      boolean default null
+  p_batches      boolean default null,
+  p_base         interval default interval '5 seconds',
+  p_jitter       float8[] default '{0.5,1}'
 ) returns table (
   id uuid, claim bigint, tenant_id uuid, workspace_id uuid, idempotency_key bytea, channel text, lane text,
   recipient text, recipient_id text, payload jsonb, request bytea, guarantee text, attempts int,
@@ -229,7 +232,9 @@ begin
           then format('claim lost %s times: each time the worker died or froze before it could report; ', c.lost_claims) else '' end
           || c.doubt_reason, 4000) end,
         last_error = coalesce(c.doubt_reason, c.last_error),
-        process_after = case o.becomes when 'queued' then v_now else c.process_after end, -- as deed.retry_deliveries
+        process_after = case o.becomes when 'queued' then least(c.expires_at,
+          v_now + least(p_base * 2 ^ least(c.attempts - 1, 20), interval '1 hour') * (p_jitter[1] + random() * (p_jitter[2] - p_jitter[1])))
+          else c.process_after end,
         batch_until = null,
         claim = case o.becomes when 'queued' then null else c.claim end,
         finished_at = case o.becomes when 'dead' then v_now end,

@@ -31,8 +31,8 @@
 --   unknown    may be done: in doubt (D5)
 --   in_use     the same, and the provider answers: the key is another request's
 --   undecided  in doubt, and nothing the provider offers tells: at_most_once is
---              held for a person, at_least_once goes back to queued, and is dead
---              when its attempts are spent
+--              held for a person, at_least_once goes back to queued, a back-off
+--              away, and is dead when its attempts are spent
 --
 -- Of a row in doubt, what a repeated call says about itself proves nothing
 -- about the first one: only accepted ends the doubt, later keeps it, the refusals are
@@ -196,7 +196,8 @@ begin
         -- The first member of a batch is due in the others' stead.
         when 'unknown' then case when c.batch_place > 1 and c.batch_until > v_now then c.batch_until else v_now end + greatest(make_interval(secs => coalesce(j.after, 0)),
           case when j.doubted then least(p_base * 2 ^ least(c.attempts - 1, 20), interval '1 hour') * (p_jitter[1] + random() * (p_jitter[2] - p_jitter[1])) else interval '0' end)
-        when 'again' then v_now -- as deed.retry_deliveries
+        -- Called again by its guarantee, it waits as after a known failure (deed.claim_doubts, too).
+        when 'again' then least(c.expires_at, v_now + least(p_base * 2 ^ least(c.attempts - 1, 20), interval '1 hour') * (p_jitter[1] + random() * (p_jitter[2] - p_jitter[1])))
         when 'unreachable' then least(c.expires_at, v_now + j.aside)
         when 'outage' then case when j.kind = 'outage' then least(c.expires_at, v_now + j.aside) else c.process_after end
         -- What could not be made of it now is not tried again at once.
