@@ -42,7 +42,8 @@ type StatusEvent struct {
 	Delivery string
 	// MessageID is the provider's id of the message, as [Accepted] was given it.
 	MessageID string
-	// Address is whom it is about. Default: the delivery's recipient.
+	// Address is whom it is about. Default, and where it is neither the delivery's recipient nor
+	// who got a copy: the recipient; of an e-mail with copies nobody is suppressed then.
 	Address string
 	// At is when it happened. Default: now.
 	At time.Time

@@ -175,6 +175,36 @@ func TestContract_D11_SoftBouncesInARow(t *testing.T) {
 	}
 }
 
+// Only who got it is suppressed: where an event names somebody else it is about the recipient, and of an
+// e-mail with copies about nobody knows whom.
+func TestContract_D11_AnEventThatNamesAStranger(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	l, _ := run(t, db, said(newFake()))
+	const stranger = "Stranger@example.org"
+	var copied []string
+	for i := range 5 {
+		with := withCopies("eve@example.com", "news", "copy@example.com")
+		with.Key = delivery.NewKey("copied", fmt.Sprint(i))
+		copied = append(copied, sent(t, db, with)[0])
+		for _, id := range []string{sent(t, db, email("full@example.com", fmt.Sprint(i)))[0], copied[i]} {
+			record(t, l, delivery.StatusEvent{Said: delivery.SaidSoftBounced, Delivery: id, Address: stranger, ID: fmt.Sprint("soft", i), At: time.Now().Add(-time.Minute)})
+		}
+	}
+	gone, unhappy := sent(t, db, email("gone@example.com"))[0], sent(t, db, email("unhappy@example.com"))[0]
+	record(t, l, delivery.StatusEvent{Said: delivery.SaidBounced, Delivery: gone, Address: stranger, ID: "hard-stranger@example.org"},
+		delivery.StatusEvent{Said: delivery.SaidComplained, Delivery: unhappy, Address: stranger, ID: "complaint"},
+		delivery.StatusEvent{Said: delivery.SaidBounced, Delivery: copied[0], Address: stranger, ID: "hard-of-copies"},
+		delivery.StatusEvent{Said: delivery.SaidComplained, Delivery: copied[1], Address: stranger, ID: "complaint-of-copies"})
+	want := []string{"full@example.com  five soft bounces", "gone@example.com  bounced, says fake: event sha256:", "unhappy@example.com * complained, says fake: event complaint,"}
+	if got := suppressed(t, db); !slices.EqualFunc(got, want, strings.HasPrefix) {
+		t.Errorf("suppressed: %q", got)
+	}
+	if f := feedback(t, l, gone); f.BouncedAt == nil || f.Bounce != delivery.HardBounce {
+		t.Errorf("%+v", f)
+	}
+}
+
 // returned are mails that say each what they are told to.
 type returned struct{ delivery.StatusEvent }
 

@@ -4,8 +4,9 @@
 --
 -- A hard bounce suppresses its address for everything, a complaint for all that has a
 -- purpose, an unsubscription for the delivery's; the fifth soft bounce in a row within seven
--- days for everything, for thirty days. Of an e-mail with copies an event that names no
--- address suppresses nobody: it may be about any of them. Of one who was erased nothing is kept but when.
+-- days for everything, for thirty days. That is the recipient or who got a copy: of any other
+-- address it is the recipient's, and of an e-mail with copies, as where it names none, nobody's, since
+-- it may be about any of them. Of one who was erased nothing is kept but when.
 create or replace function deed.apply_events(
   p_ids         uuid[],
   p_events      text[],
@@ -111,12 +112,17 @@ begin
     for v_e in
       select distinct on (c.tenant_id, c.channel, a.address, u.event, p.purpose, s.of) c.id, c.tenant_id, c.provider, c.channel, a.address, u.event, p.purpose, coalesce(u.at, v_now) as at, u.at < transaction_timestamp() as timed,
         -- What it is called stays in the audit log, where no address may be: WhatsApp's ids are made of the number, and a bounce's may have whom it did not reach.
-        case when position(lower(ltrim(a.address, '+')) in replace(replace(lower(u.event_id), '%40', '@'), '=', '@')) = 0 then deed.erased_message_id(u.event_id)
+        case when not exists (
+            select from (values (a.address), (w.said)) n(address)
+            where position(lower(ltrim(n.address, '+')) in replace(replace(lower(u.event_id), '%40', '@'), '=', '@')) > 0
+          ) then deed.erased_message_id(u.event_id)
           else 'sha256:' || encode(sha256(convert_to(u.event_id, 'UTF8')), 'hex') end as event_id,
-        a.address = deed.fold_address(c.channel, c.recipient) as own
+        a.address = w.recipient as own
       from unnest(p_ids, p_events, p_event_ids, p_addresses, p_ats) u(id, event, event_id, address, at)
-      cross join lateral (select o.id, o.tenant_id, o.provider, o.channel, o.purpose, o.recipient from deed.channel_outbox o where o.id = u.id and o.erased_at is null and (o.cc is null or u.address <> '')) c
-      cross join lateral (select deed.fold_address(c.channel, coalesce(nullif(u.address, ''), c.recipient)) as address) a
+      cross join lateral (select o.id, o.tenant_id, o.provider, o.channel, o.purpose, o.recipient, o.cc from deed.channel_outbox o where o.id = u.id and o.erased_at is null) c
+      cross join lateral (select deed.fold_address(c.channel, c.recipient) as recipient, case when u.address <> '' then deed.fold_address(c.channel, u.address) end as said) w
+      -- Only who it was sent to is suppressed, whatever the service calls them.
+      cross join lateral (select case when w.said = any (c.cc) then w.said when c.cc is null or w.said = w.recipient then w.recipient end as address) a
       cross join lateral (select case u.event when 'complained' then '*' when 'unsubscribed' then coalesce(nullif(c.purpose, ''), '*') else '' end as purpose) p
       -- Soft bounces count by delivery and address, and of each its last.
       cross join lateral (select case when u.event = 'soft_bounced' then c.id end as of, case when u.event = 'soft_bounced' then coalesce(u.at, v_now) end as last) s
