@@ -276,6 +276,61 @@ func TestContract_D6_AnOutageTakesNothingOfGiveUpAfter(t *testing.T) {
 	until(t, db, made[0].ID, delivery.Dead)
 }
 
+// So it is with what a chat or a host has refused: time in which no relay ran ends neither the delivery that is called
+// then, nor those that wait for what it finds out.
+func TestContract_D6_TimeInWhichNobodyCalledGivesNothingUp(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	owner, worker := db.Pool(pgtest.Owner), db.Pool(pgtest.Worker)
+	reserve(t, db, email("a@example.com"), email("b@example.com"))
+	db.Exec(t, pgtest.Owner, `update deed.channel_outbox set lane = 'example.com', created_at = created_at - interval '31 hours', deferrals = 1,
+		deferred_since = clock_timestamp() - interval '30 hours', process_after = clock_timestamp() - interval '30 hours'`)
+	db.Exec(t, pgtest.Owner, `insert into deed.pauses (provider, destination, since, until, failures, why) values
+		('fake', 'example.com', clock_timestamp() - interval '30 hours', clock_timestamp() - interval '29 hours', 7, 'connection refused')`)
+	nobody := func(what string) {
+		t.Helper()
+		if n := givenUp(t, db); n != 0 {
+			t.Errorf("%s: %d given up", what, n)
+		}
+	}
+	var id string
+	var claim int64
+	call := func() {
+		t.Helper()
+		if err := worker.QueryRow(t.Context(), `select id::text, claim from deed.claim_deliveries('fake', 'w', 1, '1 minute') where id is not null`).Scan(&id, &claim); err != nil {
+			t.Fatal(err)
+		}
+		if got := pgtest.One[string](t, worker, `select status from deed.attempt(array[$1::text::uuid], array[$2::bigint], array['x'::bytea], null, '1 minute', 'w')`, id, claim); got != "sending" {
+			t.Fatal(got)
+		}
+	}
+	settled := func() string {
+		t.Helper()
+		return pgtest.One[string](t, worker, `
+			select status from deed.settle(array[$1::text::uuid], array[$2::bigint], '{unreachable}', '{null}', '{"connection refused"}', '{null}', 'w')`, id, claim)
+	}
+	call()
+	nobody("while the first one is called")
+	if n := pgtest.One[int](t, worker, `select failures from deed.pause('fake', array[$1::text::uuid], array[$2::bigint], '{example.com}', '{"connection refused"}', '{null}', '{true}')`, id, claim); n != 1 {
+		t.Errorf("the new pause has %d failures", n)
+	}
+	if got := settled(); got != "queued" {
+		t.Fatalf("after thirty hours in which nobody called: %s", got)
+	}
+	nobody("after it")
+	if tried := pgtest.One[float64](t, owner, `select extract(epoch from clock_timestamp() - deferred_since)::float8 from deed.channel_outbox where id = $1::text::uuid`, id); tried < 3900 || tried > 4500 {
+		t.Errorf("it counts as tried for %.0fs", tried)
+	}
+	// Of the time in which its destination is away all counts.
+	db.Exec(t, pgtest.Owner, `update deed.channel_outbox set deferred_since = deferred_since - interval '24 hours', process_after = clock_timestamp() - interval '1 minute' where id = $1::text::uuid`, id)
+	db.Exec(t, pgtest.Owner, `update deed.channel_outbox set process_after = clock_timestamp() + interval '1 hour' where id <> $1::text::uuid`, id)
+	db.Exec(t, pgtest.Owner, `update deed.pauses set until = clock_timestamp()`)
+	call()
+	if got := settled(); got != "dead" {
+		t.Errorf("after a day: %s", got)
+	}
+}
+
 // A tenant's run is found behind twenty others of which nobody may be called.
 func TestClaim_FindsARunBehindThoseThatArePaused(t *testing.T) {
 	t.Parallel()

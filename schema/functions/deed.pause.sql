@@ -10,7 +10,8 @@
 -- of which an hour is obeyed, else p_base; after each probe that failed twice as
 -- long, at most p_most and at least what was asked for; times a random factor
 -- between p_jitter's two. Only a failed probe counts: other calls were under way
--- when the pause began.
+-- when the pause began. After a pause that was over for an hour, in which nobody looked, a
+-- new one begins (deed.give_up_deliveries forgets such).
 --
 -- p_until says that a quota is used up, and until when the destination rests: for so many
 -- seconds, or until 'day', the next midnight of UTC, or 'month', that of the next month's first,
@@ -46,6 +47,7 @@ declare
   v_call  record;
   v_row   deed.pauses;
   v_made  boolean; -- it is this call's
+  v_anew  boolean; -- nobody had looked for so long that it is as forgotten
   v_until timestamptz;
   v_begun timestamptz; -- the day or the month
 begin
@@ -97,10 +99,11 @@ begin
     if v_made then
       null;
     elsif v_row.probe = v_call.id and v_row.probe_claim = v_call.claim then
+      v_anew := v_row.until < v_now - interval '1 hour';
       v_until := greatest(v_until, v_now
-        + least(p_base * 2 ^ least(v_row.failures, 20), p_most) * (p_jitter[1] + random() * (p_jitter[2] - p_jitter[1])));
+        + least(p_base * 2 ^ case when v_anew then 0 else least(v_row.failures, 20) end, p_most) * (p_jitter[1] + random() * (p_jitter[2] - p_jitter[1])));
       update deed.pauses p
-      set failures = p.failures + 1, until = v_until, why = left(coalesce(nullif(v_call.error, ''), p.why), 4000), probe = null, probe_claim = null
+      set since = case when v_anew then v_now else p.since end, failures = case when v_anew then 1 else p.failures + 1 end, until = v_until, why = left(coalesce(nullif(v_call.error, ''), p.why), 4000), probe = null, probe_claim = null
       where p.provider = p_provider and p.destination = v_call.destination and p.tenant_id = v_call.tenant
       returning p.* into v_row;
     elsif v_call.quota is not null and v_row.until < v_until then

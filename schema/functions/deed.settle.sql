@@ -18,7 +18,8 @@
 --              is over since the first time, without the time in which it was due
 --              again and nobody could be called
 --   unreachable  certainly not done, its destination is away: queued until the
---              pause ends, behind the others, no attempt counted; dead as deferred
+--              pause ends, behind the others, no attempt counted; dead as deferred, but
+--              that the time counts for which its destination may have been paused
 --   outage     certainly not done, the provider is away: queued until the pause
 --              ends, behind the others, no attempt counted
 --   release    not attempted: queued, no attempt counted, p_after seconds away
@@ -142,8 +143,11 @@ begin
       -- Since when it is refused for now, without the time in which it was due again
       -- and nobody could be called.
       cross join lateral (
-        select coalesce(c.deferred_since + case when u.kind in ('deferred', 'outage') and c.process_after between c.deferred_since and c.called_at
-          then c.called_at - c.process_after else interval '0' end, v_now) as since,
+        select coalesce(c.deferred_since + coalesce(case when c.process_after between c.deferred_since and c.called_at then
+            case when u.kind in ('deferred', 'outage') then c.called_at - c.process_after
+              -- For as long its destination may have been left alone (deed.pause); beyond that nobody was there to call.
+              when u.kind = 'unreachable' then greatest(c.called_at - c.process_after - interval '65 minutes', interval '0') end
+          end, interval '0'), v_now) as since,
           -- The only call that was ever made of it: a repeat is a later one, and a look-up refuses nothing.
           c.called_at is not distinct from c.first_called_at and c.unsettled_since is null as only
       ) d
