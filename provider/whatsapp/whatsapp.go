@@ -13,7 +13,8 @@
 //	429, 4, 80007, 130429: too many         outage; Retry-After is obeyed
 //	131048: too many were reported as spam  outage
 //	0, 3, 10, 190, 200 to 299, 368, 131005  outage: mend the token, what it may do,
-//	131031, 131042, 401                     or the account
+//	131031, 131042, 133010, 401             or the account
+//	131057: the account is being worked on  outage
 //	no connection                           outage
 //	131050: they want no marketing          opted out
 //	3xx and any other error                 refused for good
@@ -237,8 +238,9 @@ var meanings = map[int]string{
 	131021: "the recipient is the sender", 131026: "it cannot be delivered to that number", 131030: "the recipient is not on the test number's list", 131031: "the account is locked",
 	131042: "the account's payment is not in order", 131047: "their last message is over 24 hours old: send a template", 131048: "too many messages were blocked or reported as spam",
 	131049: "WhatsApp holds back marketing to that person", 131050: "the recipient wants no marketing", 131051: "messages of that type are not known", 131056: "too many messages to that recipient",
+	131057: "the account is in maintenance mode",
 	131062: "that message needs a number, and not a user id", 132000: "the template has another number of parameters", 132001: "there is no such template in that language",
-	132015: "the template is paused", 132016: "the template is disabled", 133010: "the number is not registered",
+	132015: "the template is paused", 132016: "the template is disabled", 133010: "the account's number is not registered",
 }
 
 func judge(a httpcall.Answer) delivery.Outcome {
@@ -275,7 +277,7 @@ func judgeCode(status, code int, err error, after time.Duration) delivery.Outcom
 	switch code {
 	case 131056:
 		return delivery.LaneOutage(err, max(after, 6*time.Second))
-	case 4, 80007, 130429, 131048, 0, 3, 10, 190, 368, 131005, 131031, 131042:
+	case 4, 80007, 130429, 131048, 0, 3, 10, 190, 368, 131005, 131031, 131042, 131057, 133010:
 		return delivery.Outage(err, after)
 	case 1, 2, 131000, 131016:
 		return delivery.Unknown(err)

@@ -5,10 +5,12 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -208,6 +210,29 @@ func TestSend_Answers(t *testing.T) {
 		}
 		if c.want == delivery.Sent && e.ProviderMessageID != "wamid.HBgL" {
 			t.Errorf("message id %q", e.ProviderMessageID)
+		}
+	}
+}
+
+// What WhatsApp says of the account says nothing of the message, whatever the status: it is sent when that is over.
+func TestSend_AnswersAboutTheAccount(t *testing.T) {
+	t.Parallel()
+	for code, status := range map[int]int{131057: http.StatusInternalServerError, 133010: http.StatusBadRequest} {
+		h := newHarness(t)
+		var calls atomic.Int32
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			if calls.Add(1) == 1 {
+				w.WriteHeader(status)
+				_, _ = fmt.Fprintf(w, `{"error":{"message":"canary","code":%d}}`, code)
+				return
+			}
+			_, _ = fmt.Fprint(w, `{"messaging_product":"whatsapp","messages":[{"id":"wamid.HBgL"}]}`)
+		}))
+		t.Cleanup(server.Close)
+		h.Provider = provider(t, whatsapp.Options{Token: token, PhoneNumberID: numberID, Endpoint: server.URL})
+		e := providertest.Deliver(t, h)
+		if e.Status != delivery.Sent || e.Attempts != 1 || !strings.Contains(e.LastError, fmt.Sprintf("code %d: the account", code)) {
+			t.Errorf("%d: %s at attempt %d, %q %q", code, e.Status, e.Attempts, e.LastError, e.DoubtReason)
 		}
 	}
 }
