@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/deedhq/deed/delivery"
 	"github.com/deedhq/deed/internal/pgtest"
@@ -57,5 +58,67 @@ func TestContract_D5_AMessageThatLooksAlike(t *testing.T) {
 		if e := held(t, db, m.ID); !strings.Contains(e.DoubtReason, "may be another delivery's") {
 			t.Errorf("%+v", e)
 		}
+	}
+}
+
+// Nor is it, where one that was put back or is dead while it was in doubt may have it: one that was called at about the same
+// time, or, of a provider whose calls are repeated, within the hour before.
+func TestContract_D5_AMessageOfWhatWasPutBack(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		spent, keyed bool
+		before       string
+		ours         bool
+	}{
+		"dead":                  {spent: true, before: "0"},
+		"put back":              {before: "0"},
+		"long before":           {spent: true, before: "20 minutes", ours: true},
+		"long before, by a key": {spent: true, before: "20 minutes", keyed: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.New(t)
+			owner := db.Pool(pgtest.Owner)
+			f := &finder{fake: newFake(), n: map[string]int{}}
+			f.caps.SettleDelay = time.Hour // each is looked for when the test says so
+			f.fake.send = func(context.Context, int, delivery.Reservation) (delivery.Outcome, bool) {
+				return delivery.Unknown(errCut), true
+			}
+			f.find = func(_ int, r delivery.Reservation) (delivery.Finding, error) {
+				request, err := r.Request()
+				return delivery.Finding{Found: strings.Contains(string(request), "second"), MessageID: "SM-1", Alike: true}, err
+			}
+			sms := func(text string) delivery.Delivery {
+				return delivery.Delivery{Channel: delivery.SMS, Provider: "fake", Recipient: "+4930000001", Payload: []byte(`{"text": "` + text + `"}`), Key: delivery.NewKey(text)}
+			}
+			opts := fast(f)
+			opts.BaseRetry = time.Hour // what is put back stays so
+			run(t, db, opts)
+			looked := func(id string) {
+				t.Helper()
+				eventually(t, "the doubt", func() bool {
+					return pgtest.One[bool](t, owner, `select doubt_since is not null and lease_until is null from deed.channel_outbox where id = $1::text::uuid`, id)
+				})
+				db.Exec(t, pgtest.Owner, `update deed.channel_outbox set process_after = null, repeat_safe_until = case when $2::boolean then clock_timestamp() end where id = $1::text::uuid`, id, c.keyed)
+			}
+			first := sms("first")
+			first.Guarantee = delivery.AtLeastOnce
+			if c.spent {
+				first.MaxAttempts = 1
+			}
+			id := reserve(t, db, first)[0].ID
+			looked(id)
+			eventually(t, "it to be put back, or dead", func() bool {
+				return pgtest.One[bool](t, owner, `select status <> 'sending' from deed.channel_outbox where id = $1::text::uuid`, id)
+			})
+			db.Exec(t, pgtest.Owner, `update deed.channel_outbox set called_at = called_at - $1::text::interval, first_called_at = first_called_at - $1::text::interval`, c.before)
+			id = reserve(t, db, sms("second"))[0].ID
+			looked(id)
+			if c.ours {
+				until(t, db, id, delivery.Sent)
+			} else if e := held(t, db, id); !strings.Contains(e.DoubtReason, "may be another delivery's") {
+				t.Errorf("%+v", e)
+			}
+		})
 	}
 }

@@ -43,7 +43,8 @@ type Finding struct {
 	MessageID string
 	// Alike says that it was found by what it says and to whom, and not by the
 	// delivery's id. It counts unless another delivery to the same recipient has that
-	// message, or may have it, since it is being called or in doubt.
+	// message, or may have it, since it is being called or in doubt, or was put back or is
+	// dead with a call of about then in doubt.
 	Alike bool
 }
 

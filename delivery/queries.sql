@@ -97,6 +97,14 @@ select not case when c.channel in ('email', 'sms', 'voice') then exists (
     where o.status = 'sending' and o.id <> c.id and o.channel = c.channel
       and o.request_kind = c.request_kind and o.request_account = c.request_account
       and deed.fold_address(o.channel, o.recipient) = deed.fold_address(c.channel, c.recipient)
+  ) and not exists (
+    -- Nor one that was put back, or is dead, after a call of which nobody knows: what was found was made minutes before this
+    -- one's last call, or since; of one with a key, which was repeated, an hour and minutes.
+    select from deed.channel_outbox o
+    where o.unsettled_since is not null and o.called_at >= c.called_at - case when c.repeat_safe_until is null then interval '10 minutes' else interval '70 minutes' end
+      and o.provider_message_id is null and o.id <> c.id and o.channel = c.channel
+      and o.request_kind = c.request_kind and o.request_account = c.request_account
+      and deed.fold_address(o.channel, o.recipient) = deed.fold_address(c.channel, c.recipient)
   )
 from deed.channel_outbox c
 where c.id = $1::text::uuid;
