@@ -66,19 +66,12 @@ func (l *Ledger) Prove(ctx context.Context, id, messageID, actor string) (bool, 
 	}
 	ctx, cancel := l.deadline(ctx)
 	defer cancel()
-	var ended bool
-	var was, status Status
-	var provider string
-	w := row{id: id}
+	p := proof{of: row{id: id}}
+	w := &p.of
 	err := l.pool.QueryRow(ctx, query.Prove, id, messageID, actor).
-		Scan(&ended, &was, &status, &w.tenant, &provider, &w.channel, &w.attempts, &w.correlationID, &w.channelMsgID)
-	if err == nil && was != "" {
-		log := about(l.opts.Logger.With("provider", provider), &w).With("from", was, "to", status, "attempts", w.attempts)
-		if ended {
-			log.Info("delivered: the provider said so")
-		} else {
-			log.Warn("the provider said that it had accepted a delivery that had ended otherwise; it stays as it was")
-		}
+		Scan(&p.ended, &p.was, &p.is, &w.tenant, &p.provider, &w.channel, &w.attempts, &w.correlationID, &w.channelMsgID)
+	if err == nil {
+		p.tell(l.opts.Logger)
 	}
-	return ended, deed.WrapError("prove delivery", err)
+	return p.ended, deed.WrapError("prove delivery", err)
 }

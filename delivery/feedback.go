@@ -53,13 +53,12 @@ type StatusEvent struct {
 
 // Recorded is what became of status events.
 type Recorded struct {
-	Matched  int64 // they are of deliveries of this provider; those that were known changed nothing
-	Waiting  int64 // they name a message that no delivery has yet, and are tried again for seven days
-	Strange  int64 // they are of no delivery that this provider has called; nothing of them is kept
-	Settled  int   // deliveries in doubt that they proved to have been accepted
-	Ignored  int   // opened and clicked, unless [ProviderOptions.Engagement]
-	Busy     int64 // somebody else has locked their deliveries, or what they would write; nothing of them is kept
-	settleds []string
+	Matched int64 // they are of deliveries of this provider; those that were known changed nothing
+	Waiting int64 // they name a message that no delivery has yet, and are tried again for seven days
+	Strange int64 // they are of no delivery that this provider has called; nothing of them is kept
+	Settled int   // deliveries in doubt that they proved to have been accepted
+	Ignored int   // opened and clicked, unless [ProviderOptions.Engagement]
+	Busy    int64 // somebody else has locked their deliveries, or what they would write; nothing of them is kept
 }
 
 // mostEvents bounds one statement.
@@ -115,9 +114,6 @@ func (l *Ledger) Record(ctx context.Context, provider string, events ...StatusEv
 		}
 		kept = kept[n:]
 	}
-	for _, id := range total.settleds {
-		l.opts.Logger.Info("delivered: the provider said so", "provider", provider, "delivery", id)
-	}
 	if total.Busy > 0 {
 		return total, deed.WrapError(op, fmt.Errorf("%w: %d of %d events are of deliveries that somebody else has locked", ErrAgain, total.Busy, len(events)))
 	}
@@ -172,14 +168,16 @@ func (s *source) record(ctx context.Context, events []StatusEvent, total *Record
 	ctx, cancel := s.ledger.deadline(ctx)
 	defer cancel()
 	var r Recorded
+	var told string
 	err := s.ledger.pool.QueryRow(ctx, query.RecordEvents, s.name, s.caps.Kind, s.caps.Account, tenants, said, ids, markers, messages, addresses, ats, reasons, codes,
-		"events of "+s.name).Scan(&r.Matched, &r.Waiting, &r.Strange, &r.settleds, &r.Busy)
+		"events of "+s.name).Scan(&r.Matched, &r.Waiting, &r.Strange, &r.Busy, &told)
 	if err != nil {
 		return err
 	}
 	total.Matched, total.Waiting, total.Strange, total.Busy = total.Matched+r.Matched, total.Waiting+r.Waiting, total.Strange+r.Strange, total.Busy+r.Busy
-	total.Settled, total.settleds = total.Settled+len(r.settleds), append(total.settleds, r.settleds...)
-	return nil
+	settled, err := s.ledger.tellProofs(told)
+	total.Settled += settled
+	return err
 }
 
 // Feedback is what a provider has said of a delivery, and when each was first.

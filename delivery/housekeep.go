@@ -111,7 +111,10 @@ func (l *Ledger) endWaiting(ctx context.Context) {
 	l.chore(ctx, "match status events", endBatch, func(ctx context.Context) (n int, err error) {
 		ctx, cancel := l.deadline(ctx)
 		defer cancel()
-		err = l.pool.QueryRow(ctx, query.MatchEvents, endBatch, l.opts.Worker).Scan(&n)
+		var told string
+		if err = l.pool.QueryRow(ctx, query.MatchLateEvents, endBatch, l.opts.Worker).Scan(&n, &told); err == nil {
+			_, err = l.tellProofs(told)
+		}
 		return n, err
 	})
 	for _, s := range l.sources {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -45,6 +46,7 @@ type line struct {
 	Deliveries                                      []string
 	Correlation                                     string `json:"correlation_id"`
 	Actor                                           string // of a person's act
+	Destination                                     string // of a pause
 	Count                                           int    // of the deliveries that it concerned
 }
 
@@ -232,6 +234,21 @@ func TestLog_EveryChangeHasOneLine(t *testing.T) {
 	f = answers(ok)
 	f.render = func(delivery.Draft) ([]byte, error) { return nil, broken }
 	s.stage("unusable", f, nil)
+	// What is proved afterwards: by an event of the delivery, by one that came before its message, and by an answer that
+	// comes when a person has decided.
+	told := s.stage("told", answers(delivery.Unknown(broken)), nil)
+	toldOtherwise := s.stage("told-otherwise", answers(delivery.Refused(broken)), nil)
+	matched := s.stage("matched", answers(delivery.Unknown(broken)), nil)
+	answer := make(chan struct{})
+	slow := answers(ok)
+	slow.send = func(ctx context.Context, _ int, _ delivery.Reservation) (delivery.Outcome, bool) {
+		select {
+		case <-answer:
+		case <-ctx.Done():
+		}
+		return ok, true
+	}
+	answered := s.stage("answered-late", slow, func(_ *delivery.Delivery, o *delivery.ProviderOptions) { o.Timeout = 10 * time.Minute })
 	s.stage("suppressed", answers(ok), nil)
 	if _, err := delivery.Suppress(ctx, db.Pool(pgtest.App), nil, delivery.Coverage{Channel: delivery.Email}, []string{"suppressed-canary@example.com"}, audit.Act{By: "ann", Reason: "asked to"}); err != nil {
 		t.Fatal(err)
@@ -265,10 +282,11 @@ func TestLog_EveryChangeHasOneLine(t *testing.T) {
 		"sent": delivery.Sent, "called": delivery.Called, "posted": delivery.Posted, "failed": delivery.Failed, "dead": delivery.Dead, "deferred": delivery.Sent,
 		"outage": delivery.Sent, "again": delivery.Sent, "repeated": delivery.Sent, "sandboxed": delivery.Skipped, "found": delivery.Sent, "unusable": delivery.Failed,
 		"suppressed": delivery.Skipped, "expired": delivery.Skipped, "expired-while-paused": delivery.Skipped, "given-up": delivery.Dead, "spent": delivery.Dead, "late": delivery.Sent,
+		"told-otherwise": delivery.Failed,
 	} {
 		until(t, db, s.made[name], want)
 	}
-	for _, name := range []string{"held", "repeated-refused", "not-found", "panic", "lost"} {
+	for _, name := range []string{"held", "repeated-refused", "not-found", "panic", "lost", "told", "matched"} {
 		held(t, db, s.made[name])
 	}
 	// What persons and proofs do through a ledger that has a logger, such as a
@@ -297,6 +315,25 @@ func TestLog_EveryChangeHasOneLine(t *testing.T) {
 		_, err = l.Prove(ctx, s.made[name], "proof", "the-ledger")
 		act(err)
 	}
+	for name, event := range map[string]delivery.StatusEvent{"told": {Delivery: told}, "told-otherwise": {Delivery: toldOtherwise}, "matched": {MessageID: "m-matched"}} {
+		event.Said, event.ID = delivery.SaidDelivered, "ev"
+		_, err = l.Record(ctx, name, event)
+		act(err)
+	}
+	eventually(t, "the call that is answered late", func() bool { return slow.called(answered) == 1 })
+	eventually(t, "a person's decision", func() bool {
+		// Again and again: it is renewed, unless somebody finds first that it is over.
+		db.Exec(t, pgtest.Owner, `update deed.channel_outbox set lease_until = clock_timestamp() - interval '1 second' where id = $1::text::uuid and lease_until is not null`, answered)
+		_, err := admin.Settle(ctx, answered, delivery.HasFailed, "", audit.Act{By: "ann", Reason: "no trace of it"})
+		return err == nil
+	})
+	close(answer)
+	eventually(t, "the late answer", func() bool { return entry(t, db, answered).ProvedAt != nil })
+	stop()
+	db.Exec(t, pgtest.Owner, `update deed.channel_outbox set provider_message_id = 'm-matched' where id = $1::text::uuid`, matched)
+	db.Exec(t, pgtest.Owner, `update deed.unmatched_events set tried_at = tried_at - interval '1 minute'`)
+	_, stop = run(t, db, s.opts) // which looks at events at once, and again every minute
+	until(t, db, matched, delivery.Sent)
 	stop()
 
 	names := map[string]string{}
@@ -308,6 +345,7 @@ func TestLog_EveryChangeHasOneLine(t *testing.T) {
 		"sent queued sending", "dead sending queued", "dead sending dead", "dead dead dead", "unusable queued failed",
 		"suppressed queued skipped", "sandboxed sending skipped", "given-up queued dead", "spent queued dead", "lost sending sending", "lost sending sent", "late sending queued",
 		"held sending sent", "repeated-refused sending failed", "panic sending queued", "failed sending failed",
+		"told sending sent", "told-otherwise failed failed", "matched sending sent", "answered-late failed failed",
 	} {
 		name, what, _ := strings.Cut(need, " ")
 		if inAudit[s.made[name]+" "+what] == 0 {
@@ -321,6 +359,38 @@ func TestLog_EveryChangeHasOneLine(t *testing.T) {
 	}
 	if t.Failed() && testing.Verbose() {
 		t.Log(s.said.text())
+	}
+}
+
+// The end of a pause names whose it was, as its beginning does: a chat's is not its provider's.
+func TestLog_TheEndOfAPauseNamesIt(t *testing.T) {
+	t.Parallel()
+	for name, out := range map[string]delivery.Outcome{"chat": delivery.LaneOutage(errors.New("too many"), time.Millisecond), "all": delivery.Outage(errors.New("down"), time.Millisecond)} {
+		db := pgtest.New(t)
+		var said lines
+		f := answers(out, delivery.Accepted("m"))
+		f.caps.Lanes = delivery.LanePerRecipient
+		opts := fast(f)
+		opts.Logger = said.logger()
+		registered(t, db, opts) // a delivery has its lane from the beginning
+		d := email("42")
+		d.Channel = delivery.Chat
+		id := reserve(t, db, d)[0].ID
+		_, stop := run(t, db, opts)
+		until(t, db, id, delivery.Sent)
+		stop()
+		var begun, over []string
+		for _, v := range said.all(t) {
+			switch {
+			case strings.HasPrefix(v.Msg, "paused: "):
+				begun = append(begun, v.Destination)
+			case strings.HasPrefix(v.Msg, "no longer paused"):
+				over = append(over, v.Destination)
+			}
+		}
+		if len(begun) != 1 || (begun[0] != "") != (name == "chat") || !slices.Equal(over, begun) {
+			t.Errorf("%s: pauses began of %q, and ended of %q", name, begun, over)
+		}
 	}
 }
 

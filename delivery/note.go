@@ -14,7 +14,7 @@ import (
 // not. What did not is kept before deed.settle acts on it. What did leaves
 // nothing unless it is somebody else's or finished by now, which is cheapest seen
 // afterwards.
-func (s *source) queueNotes(batch *pgx.Batch, items []*item, late map[string]Status, succeeded bool) {
+func (s *source) queueNotes(batch *pgx.Batch, items []*item, came map[string]late, succeeded bool) {
 	var ids, outcomes []string
 	var claims []int64
 	var numbers []int
@@ -41,11 +41,11 @@ func (s *source) queueNotes(batch *pgx.Batch, items []*item, late map[string]Sta
 	batch.Queue(query.Note, ids, claims, numbers, outcomes, messages, codes, errs, keys, boxes, took, s.ledger.opts.Worker).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
 			var id string
-			var status Status
-			if err := rows.Scan(&id, &status); err != nil {
+			var l late
+			if err := rows.Scan(&id, &l.is, &l.was); err != nil {
 				return err
 			}
-			late[id] = status
+			came[id] = l
 		}
 		return rows.Err()
 	})

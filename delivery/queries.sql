@@ -44,7 +44,7 @@ from deed.attempt($1::text[]::uuid[], $2::bigint[], $3::bytea[], make_interval(s
 select deed.extend_deliveries($1::text[]::uuid[], $2::bigint[], make_interval(secs => $3::float8))::text[];
 
 -- name: note
-select id::text, status
+select id::text, status, coalesce(was, '')
 from deed.note_attempts($1::text[]::uuid[], $2::bigint[], $3::int[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::boolean[], $10::float8[], $11::text);
 
 -- name: attempts
@@ -60,7 +60,7 @@ from (
 order by n.at, n.number;
 
 -- name: settle
-select id::text, status, attempts, process_after, in_doubt, held, resumed, coalesce(was, '')
+select id::text, status, attempts, process_after, in_doubt, held, destinations, coalesce(was, '')
 from deed.settle($1::text[]::uuid[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::float8[], $7::text, make_interval(secs => $8::float8), $9::float8[], $10::int,
   make_interval(secs => $11::float8), make_interval(secs => $12::float8));
 
@@ -138,11 +138,12 @@ select ended, coalesce(was, ''), coalesce(status, ''), coalesce(tenant_id::text,
 from deed.prove_delivery($1::text::uuid, $2::text, $3::text);
 
 -- name: record_events
-select matched, waiting, strange, proved::text[], busy
+select matched, waiting, strange, busy, told::text
 from deed.record_events($1::text, $2::text, $3::text, $4::text[]::uuid[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[], $10::timestamptz[], $11::text[], $12::text[], $13::text);
 
--- name: match_events
-select deed.match_events($1::int, $2::text);
+-- name: match_late_events
+select looked, told::text
+from deed.match_late_events($1::int, $2::text);
 
 -- name: feedback
 select f.delivered_at, f.bounced_at, f.complained_at, f.unsubscribed_at, f.opened_at, f.clicked_at, f.answered_at,

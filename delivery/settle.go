@@ -13,7 +13,7 @@ import (
 type settlement struct {
 	items   []*item
 	results map[string]result // by delivery; filled when the batch is answered
-	late    map[string]Status // what came when the delivery was another's or finished, and what that is now
+	late    map[string]late   // what came when the delivery was another's or finished
 }
 
 // result is what the database made of one: the status that it has now, not the
@@ -24,9 +24,13 @@ type result struct {
 	due     *time.Time
 	inDoubt bool
 	held    bool
-	resumed bool   // its pause is over
-	was     Status // "": it has not changed, and stands in no audit row
+	resumed []string // whose pauses are over; "" is the provider
+	was     Status   // "": it has not changed, and stands in no audit row
 }
+
+// late is what a delivery has become of which an outcome came late, and what it was if that was
+// proof of something.
+type late struct{ was, is Status }
 
 // queueSettle adds to a batch what became of deliveries. The order counts: pauses
 // first, since a probe that failed must not end its pause; what is kept of calls
@@ -35,7 +39,7 @@ type result struct {
 // settled already is left out. The settlement is filled when the batch is
 // answered; a delivery without a result was no longer this claim's.
 func (s *source) queueSettle(batch *pgx.Batch, done []work.Done[*item]) *settlement {
-	st := &settlement{results: map[string]result{}, late: map[string]Status{}}
+	st := &settlement{results: map[string]result{}, late: map[string]late{}}
 	var ids, kinds []string
 	var messages, errs []*string
 	var after []*float64

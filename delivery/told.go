@@ -2,6 +2,7 @@ package delivery
 
 import (
 	"context"
+	"encoding/json"
 	"log/slog"
 )
 
@@ -16,27 +17,93 @@ func (s *source) account(st *settlement) {
 	doubts := false
 	for _, it := range st.items {
 		r, ok := st.results[it.id]
-		if r.resumed {
-			s.dest(&it.row).about(s.log).Info("no longer paused: it answers again")
+		for _, name := range r.resumed {
+			var over destination
+			if name != "" {
+				over = destination{name, it.tenant}
+			}
+			over.about(s.log).Info("no longer paused: it answers again")
+		}
+		if len(r.resumed) > 0 {
 			s.wake()
 		}
-		switch {
+		switch l, told := st.late[it.id]; {
 		case ok:
 			doubts = doubts || (r.inDoubt && r.was != "")
 			s.tellOutcome(it, r)
-		case it.kind != "release" && it.kind != unrepeated:
-			if status, told := st.late[it.id]; told {
-				log := s.logOf(&it.row).With("outcome", it.out.String(), "status", status)
-				if err := it.out.Err(); err != nil {
-					log = log.With("error", it.withoutRecipient(err.Error()))
-				}
-				log.Warn("the outcome of a call came late: deed deliveries show has it")
-			}
+		case told && (l.was != "" || it.kind != "release" && it.kind != unrepeated):
+			s.tellLate(it, l)
 		}
 	}
 	if doubts {
 		s.wakeReconciler()
 	}
+}
+
+// tellLate logs that an outcome came when the delivery was another's or finished. What proved
+// something is a change, if only from what it was to that.
+func (s *source) tellLate(it *item, l late) {
+	log := s.logOf(&it.row).With("outcome", it.out.String())
+	if l.was != "" {
+		log = log.With("from", l.was, "to", l.is)
+	} else {
+		log = log.With("status", l.is)
+	}
+	if err := it.out.Err(); err != nil {
+		log = log.With("error", it.withoutRecipient(err.Error()))
+	}
+	log.Warn("the outcome of a call came late: deed deliveries show has it")
+}
+
+// proof is what the database made of word that the provider has accepted a delivery.
+type proof struct {
+	of       row
+	provider string
+	was, is  Status // "": nothing that the audit log tells of
+	ended    bool   // else it had ended otherwise, and stays so
+}
+
+func (p *proof) tell(log *slog.Logger) {
+	if p.was == "" {
+		return
+	}
+	log = about(log.With("provider", p.provider), &p.of).With("from", p.was, "to", p.is, "attempts", p.of.attempts)
+	if p.ended {
+		log.Info("delivered: the provider said so")
+		return
+	}
+	log.Warn("the provider said that it had accepted a delivery that had ended otherwise; it stays as it was")
+}
+
+// tellProofs logs what events have proved, of which the database has told so, and returns how
+// many deliveries that ended.
+func (l *Ledger) tellProofs(told string) (ended int, err error) {
+	var list []struct {
+		ID            string  `json:"id"`
+		Tenant        string  `json:"tenant"`
+		Provider      string  `json:"provider"`
+		Channel       Channel `json:"channel"`
+		Attempts      int     `json:"attempts"`
+		CorrelationID string  `json:"correlation_id"`
+		ChannelMsgID  string  `json:"channel_message_id"`
+		Was           Status  `json:"was"`
+		Status        Status  `json:"status"`
+		Ended         bool    `json:"ended"`
+	}
+	if err := json.Unmarshal([]byte(told), &list); err != nil {
+		return 0, err
+	}
+	for _, v := range list {
+		p := proof{
+			of:       row{id: v.ID, tenant: v.Tenant, channel: v.Channel, attempts: v.Attempts, correlationID: v.CorrelationID, channelMsgID: v.ChannelMsgID},
+			provider: v.Provider, was: v.Was, is: v.Status, ended: v.Ended,
+		}
+		p.tell(l.opts.Logger)
+		if p.ended {
+			ended++
+		}
+	}
+	return ended, nil
 }
 
 // tellOutcome logs what became of one delivery.

@@ -34,3 +34,8 @@ drop function if exists deed.register_provider(text, text, text, interval, boole
 drop function if exists deed.begin_requests(text[], text[], text[], jsonb[], text[], text[], uuid[], uuid[], text[], uuid[]);
 drop function if exists deed.retention_step(int);
 drop function if exists deed.claim_doubts(text, text, int, interval, boolean, boolean, interval, interval, int, text, text, boolean, text[], int[], int, bigint, jsonb, boolean);
+drop function if exists deed.settle(uuid[], bigint[], text[], text[], text[], float8[], text, interval, float8[], int, interval, interval);
+drop function if exists deed.note_attempts(uuid[], bigint[], int[], text[], text[], text[], text[], text[], boolean[], float8[], text);
+drop function if exists deed.apply_events(uuid[], text[], text[], text[], text[], timestamptz[], text[], text[], text);
+drop function if exists deed.try_events(uuid[], text[], text[], text[], text[], timestamptz[], text[], text[], text, interval);
+drop function if exists deed.record_events(text, text, text, uuid[], text[], text[], text[], text[], text[], timestamptz[], text[], text[], text, interval);

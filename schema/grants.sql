@@ -55,7 +55,7 @@ grant execute on function
 to deed_app, deed_worker, deed_admin;
 grant execute on function
   deed.claim_deliveries, deed.attempt, deed.extend_deliveries, deed.note_attempts, deed.settle, deed.pause, deed.expire_deliveries, deed.expire_suppressions, deed.give_up_deliveries, deed.claim_doubts, deed.may_repeat,
-  deed.prove_delivery, deed.record_events, deed.match_events, deed.register_provider, deed.note_idle, deed.relane_deliveries, deed.forget_lanes, deed.purge_deliveries, deed.run_to_seal, deed.seal_run, deed.purge_run, deed.purge_contents, deed.delivery_contents, deed.erase_step, deed.mark_audit, deed.export_erasures,
+  deed.prove_delivery, deed.record_events, deed.match_events, deed.match_late_events, deed.register_provider, deed.note_idle, deed.relane_deliveries, deed.forget_lanes, deed.purge_deliveries, deed.run_to_seal, deed.seal_run, deed.purge_run, deed.purge_contents, deed.delivery_contents, deed.erase_step, deed.mark_audit, deed.export_erasures,
   deed.remove_tenant_step
 to deed_worker;
 grant execute on function deed.settle_delivery, deed.retry_deliveries, deed.redrive_deliveries, deed.resume_provider to deed_admin;

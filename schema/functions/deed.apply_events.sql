@@ -1,6 +1,6 @@
 -- deed.apply_events: record events of deliveries, whose ids they are; null: nobody's, which is
--- passed over. What deed.record_events and deed.match_events do. Returns the deliveries that they
--- settled by proof (deed.prove_delivery).
+-- passed over. What deed.record_events and deed.match_late_events do. Returns what the log says of
+-- those that they proved (deed.prove_delivery), a list.
 --
 -- A hard bounce suppresses its address for everything, a complaint for all that has a
 -- purpose, an unsubscription for the delivery's; the fifth soft bounce in a row within seven
@@ -17,7 +17,7 @@ create or replace function deed.apply_events(
   p_reasons     text[],
   p_codes       text[],
   p_actor       text
-) returns uuid[]
+) returns jsonb
 language plpgsql
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
@@ -31,7 +31,7 @@ declare
   v_now    timestamptz := clock_timestamp();
   v_ids    uuid[];
   v_about  uuid[]; -- p_ids, without those of events about copies
-  v_proved uuid[] := '{}';
+  v_told   jsonb := '[]';
   v_e      record;
 begin
   -- Against an erasure, and their removal, which take these rows for themselves; and against
@@ -105,7 +105,12 @@ begin
     cross join lateral (select o.id, o.status from deed.channel_outbox o where o.id = i.id and o.status not in ('sent', 'called', 'posted') and o.proved_at is null) c
     order by c.id
   loop
-    v_proved := v_proved || array(select v_e.id from deed.prove_delivery(v_e.id, v_e.message_id, p_actor) d where d.ended);
+    v_told := v_told || coalesce((
+      select jsonb_agg(jsonb_build_object('id', v_e.id, 'tenant', d.tenant_id, 'provider', d.provider, 'channel', d.channel, 'attempts', d.attempts,
+        'correlation_id', coalesce(d.correlation_id, ''), 'channel_message_id', coalesce(d.channel_message_id::text, ''), 'was', d.was, 'status', d.status, 'ended', d.ended))
+      from deed.prove_delivery(v_e.id, v_e.message_id, p_actor) d
+      where d.was is not null
+    ), '[]');
   end loop;
 
   if p_events && array['bounced', 'complained', 'unsubscribed', 'soft_bounced'] then
@@ -172,6 +177,6 @@ begin
     ) d
     where s.tenant_id = d.tenant_id and s.channel = d.channel and s.address = d.address and s.at < d.at and not s.reached;
   end if;
-  return v_proved;
+  return v_told;
 end
 $$;

@@ -5,7 +5,7 @@
 -- An outcome whose claim is no longer the caller's is late, and kept too; an
 -- acceptance that is late is a proof (deed.prove_delivery), but of the sandbox. Of one
 -- that was erased meanwhile no text is kept (D12).
--- Repeating it is harmless. Returns those that were late.
+-- Repeating it is harmless. Returns those that were late, and of what was proved what it was.
 create or replace function deed.note_attempts(
   p_ids         uuid[],
   p_claims      bigint[],
@@ -18,7 +18,7 @@ create or replace function deed.note_attempts(
   p_sandboxes   boolean[],
   p_took        float8[],
   p_worker      text
-) returns table (id uuid, status text)
+) returns table (id uuid, status text, was text)
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
@@ -32,8 +32,9 @@ set jit = off
 as $$
 #variable_conflict use_column
 declare
-  v_now  timestamptz := clock_timestamp();
-  v_late record;
+  v_now   timestamptz := clock_timestamp();
+  v_late  record;
+  v_proof record;
 begin
   -- Most often: all were accepted, and have been settled under these claims.
   if not exists (
@@ -75,8 +76,11 @@ begin
     )
     select k.* from kept k where k.late order by k.delivery_id
   loop
-    if v_late.outcome = 'accepted' and not v_late.sandbox then -- in an if of its own: an "and" may begin with what it ends with
-      if (select p.ended from deed.prove_delivery(v_late.delivery_id, v_late.provider_message_id, p_worker) p) then
+    was := null;
+    if v_late.outcome = 'accepted' and not v_late.sandbox then
+      select p.ended, p.was into v_proof from deed.prove_delivery(v_late.delivery_id, v_late.provider_message_id, p_worker) p;
+      was := v_proof.was;
+      if v_proof.ended then
         -- Who is calling it once more is late, too, and what comes of that is kept.
         update deed.channel_outbox c set claim = null where c.id = v_late.delivery_id;
       end if;

@@ -1,8 +1,9 @@
 -- deed.record_events: record what a provider says of what it took, the events of one
 -- request (D13); returns how many are of a delivery, how many wait for one
--- (deed.match_events), how many are of none that this provider has called, of which nothing is kept,
+-- (deed.match_late_events), how many are of none that this provider has called, of which nothing is kept,
 -- and how many are of a delivery that somebody else has locked for longer than p_wait: nothing is
--- kept of those either, and the provider is to say them again (deed.try_events).
+-- kept of those either, and the provider is to say them again (deed.try_events). proved are those that
+-- were settled by that, and told is what the log says of them and of what had ended otherwise.
 --
 -- p_kind and p_account are how the provider is served, p_tenants whose deliveries it makes
 -- (null: all). p_markers are deliveries' ids as they were put into the requests; an event
@@ -28,7 +29,8 @@ create or replace function deed.record_events(
   out waiting   bigint,
   out strange   bigint,
   out proved    uuid[],
-  out busy      bigint
+  out busy      bigint,
+  out told      jsonb
 ) returns record
 language plpgsql
 security definer
@@ -83,10 +85,11 @@ begin
   where u.id is null and u.marker = '' and u.message_id <> '';
   strange := strange - waiting;
   if matched > 0 then
-    select t.proved, t.busy into proved, v_busy
+    select t.told, t.busy into told, v_busy
     from deed.try_events(v_ids, p_events, p_event_ids, p_message_ids, p_addresses, v_ats, p_reasons, p_codes, p_actor, p_wait) t;
   end if;
-  proved := coalesce(proved, '{}');
+  told := coalesce(told, '[]');
+  proved := array(select (e.value ->> 'id')::uuid from jsonb_array_elements(told) e where (e.value ->> 'ended')::boolean);
   select count(*) into busy from unnest(v_ids) i where i = any (v_busy);
   matched := matched - busy;
 end

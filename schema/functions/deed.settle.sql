@@ -47,7 +47,7 @@
 -- 2^deferrals, at most half an hour, and not past the end of p_give_up; never is
 -- it past expires_at. p_max_attempts is for rows that have none of their own.
 -- Whatever shows that the provider answers ends the pause whose probe it was:
--- resumed. What was sent for a campaign keeps the SHA-256 of its request, and not its bytes,
+-- resumed, and of which destinations. What was sent for a campaign keeps the SHA-256 of its request, and not its bytes,
 -- which can be made again of what never changes. Each probe is another delivery, since what one finds may be its own
 -- doing: from the fourth time on it waits, for as long as the pause's steps are.
 create or replace function deed.settle(
@@ -63,7 +63,7 @@ create or replace function deed.settle(
   p_max_attempts int default 5,
   p_defer        interval default interval '1 minute',
   p_give_up      interval default interval '24 hours'
-) returns table (id uuid, status text, attempts int, process_after timestamptz, in_doubt boolean, held boolean, resumed boolean, was text)
+) returns table (id uuid, status text, attempts int, process_after timestamptz, in_doubt boolean, held boolean, resumed boolean, was text, destinations text[])
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
@@ -237,7 +237,7 @@ begin
     cross join lateral (values ('', '00000000-0000-0000-0000-000000000000'::uuid), (d.lane, d.tenant_id)) o(destination, tenant_id)
     where d.kind in ('accepted', 'refused', 'bad_address', 'opted_out', 'later', 'deferred', 'in_use')
       and p.provider = d.provider and p.destination = o.destination and p.tenant_id = o.tenant_id and p.probe = d.id and p.probe_claim = d.under
-    returning d.id
+    returning d.id, p.destination
   ),
   audited as (
     insert into deed.audit_log (tenant_id, run_id, actor, action, subject_type, subject_id, from_status, to_status, reason, affected, details)
@@ -249,6 +249,8 @@ begin
     where d.told
     group by d.tenant_id, d.run_id, d.was, d.status, d.verdict, d.kind, d.doubted, d.in_doubt
   )
-  select d.id, d.status, d.attempts, d.process_after, d.in_doubt, d.held, exists (select from freed f where f.id = d.id), case when d.told then d.was end from done d;
+  select d.id, d.status, d.attempts, d.process_after, d.in_doubt, d.held, exists (select from freed f where f.id = d.id), case when d.told then d.was end,
+    array(select f.destination from freed f where f.id = d.id order by f.destination)
+  from done d;
 end
 $$;
