@@ -28,7 +28,7 @@ type ProviderState struct {
 	Sending          int64              `json:"sending"`
 	InDoubt          int64              `json:"in_doubt"`
 	Held             int64              `json:"held"`
-	Dead             int64              `json:"dead"`
+	Dead             int64              `json:"dead"`             // that may be put back: not a run's, nor of who was erased, nor proved to have been accepted
 	Paused           int64              `json:"paused"`           // 1 if it is, and 1 for each of its destinations and tenants that is
 	Pauses           []Pause            `json:"pauses,omitempty"` // the oldest 20 of them, the provider's own first
 	Limits           map[string]float64 `json:"limits,omitempty"` // calls a second, by domain; "" is the provider's own

@@ -16,8 +16,8 @@ import (
 )
 
 // Redrive selects failed and dead deliveries to put back; zero fields select
-// all. Those of a run are left out: a run is retried as a new one. Its act must say
-// who and why.
+// all. Those of a run are left out, as a run is retried as a new one, and so are those
+// that were proved to have been accepted and those of who was erased. Its act must say who and why.
 type Redrive struct {
 	audit.Act
 

@@ -122,6 +122,35 @@ func TestContract_D6_RetryByFilter(t *testing.T) {
 	}
 }
 
+// Looks and counts are of what may be put back: not of a run's, which is retried as a whole, nor of what is known to have
+// been accepted, nor of who was erased. A dry run says what is put back.
+func TestDead_OnlyWhatMayBePutBackCounts(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	db := pgtest.New(t)
+	db.Broken() // what has ended is made so by hand
+	ended(t, db, "dead", 5, "mail", "refused")
+	ofRun(t, db, pgtest.One[string](t, db.Pool(pgtest.Owner), `select id::text from deed.channel_outbox where recipient = '0@example.com'`), "00000000-0000-7000-8000-000000000001")
+	db.Exec(t, pgtest.Owner, `update deed.channel_outbox set proved_at = clock_timestamp() where recipient = '1@example.com'`)
+	db.Exec(t, pgtest.Owner, `update deed.channel_outbox set erased_at = clock_timestamp() where recipient = '2@example.com'`)
+	l := ledgerOn(t, db.Pool(pgtest.Admin), delivery.Options{})
+	dead := func(want int64) {
+		t.Helper()
+		if states, err := l.Providers(ctx); err != nil || len(states) != 1 || states[0].Dead != want {
+			t.Errorf("%+v, %v; want %d dead", states, err, want)
+		}
+	}
+	dead(2)
+	r := delivery.Redrive{Act: audit.Act{By: "ann", Reason: "mended"}, Provider: "mail"}
+	if n, more, err := l.CountRedrive(ctx, r); n != 2 || more || err != nil {
+		t.Errorf("%d would be put back, %t, %v", n, more, err)
+	}
+	if n, err := l.Redrive(ctx, r); n != 2 || err != nil {
+		t.Errorf("%d were put back, %v", n, err)
+	}
+	dead(0)
+}
+
 // What waits while nobody may be called ends when its time is over: expired, or
 // given up with its host.
 func TestContract_D6_EndsInAPause(t *testing.T) {

@@ -21,6 +21,13 @@ func deliveryTroubles(t *testing.T, _ *scene) {
 		array[deed.idempotency_key('a'), deed.idempotency_key('b'), deed.idempotency_key('c')], p_tenant => '00000000-0000-0000-0000-000000000000')`)
 	db.Broken() // nothing recorded that it died
 	db.Exec(t, pgtest.Owner, `update deed.channel_outbox set status = 'dead', last_error = 'given up', finished_at = clock_timestamp() where recipient = 'a@example.com'`)
+	// Nobody may put these back: of a campaign's run, proved to have been accepted, and of somebody who was erased.
+	db.Exec(t, pgtest.Owner, `select from deed.reserve('{email,email,email}', '{mail,mail,mail}', '{run@example.com,proved@example.com,erased@example.com}', array['{}', '{}', '{}']::jsonb[],
+		array[deed.idempotency_key('d'), deed.idempotency_key('e'), deed.idempotency_key('f')], p_tenant => '00000000-0000-0000-0000-000000000000')`)
+	db.Exec(t, pgtest.Owner, `update deed.channel_outbox set status = 'dead', last_error = 'not for anybody to decide', finished_at = clock_timestamp(),
+		run_id = case recipient when 'run@example.com' then gen_random_uuid() end, proved_at = case recipient when 'proved@example.com' then clock_timestamp() end,
+		erased_at = case recipient when 'erased@example.com' then clock_timestamp() end
+		where recipient in ('run@example.com', 'proved@example.com', 'erased@example.com')`)
 	db.Exec(t, pgtest.Owner, `insert into deed.pauses (provider, destination, tenant_id, since, until, why) values
 		('mail', '', default, clock_timestamp() - interval '1 hour', '9999-01-02 03:04Z', 'status 429 daily_quota_exceeded'),
 		('hooks', 'shop.example', default, clock_timestamp() - interval '1 hour', clock_timestamp(), 'status 503'),

@@ -482,12 +482,15 @@ order by d.n desc, p.name
 limit 20;
 
 -- name: dead_deliveries
+-- Those that somebody may put back: a run's are its own, and there is nothing to decide of who was erased, or of what is
+-- known to have been accepted.
 select c.provider, coalesce((
     select pg_catalog.left(l.last_error, 300) from deed.channel_outbox l
-    where l.provider = c.provider and l.status = 'dead' order by l.finished_at desc limit 1
+    where l.provider = c.provider and l.status = 'dead' and l.run_id is null and l.proved_at is null and l.erased_at is null
+    order by l.finished_at desc limit 1
   ), ''), pg_catalog.count(*)
 from deed.channel_outbox c
-where c.status = 'dead'
+where c.status = 'dead' and c.run_id is null and c.proved_at is null and c.erased_at is null
 group by c.provider
 order by pg_catalog.count(*) desc, c.provider
 limit 20;

@@ -22,8 +22,9 @@ func newDeliveriesRetry(a *app) *cobra.Command {
 		Use: "retry (ID… | --provider NAME …) --reason TEXT", Short: "Queue failed and dead deliveries again",
 		Annotations: map[string]string{takesLong: ""},
 		Long: `Queue failed and dead deliveries again, with their attempts at 0: those that are named, or those that the flags select,
-dead ones unless --status says otherwise. Those of a run are refused, or left out: retry the run. With --dry-run nothing
-changes and the number is printed.
+dead ones unless --status says otherwise. Those of a run are refused, or left out: retry the run. Those of somebody who was
+erased, and those that are known to have been accepted, stay as they are. With --dry-run nothing changes and the number is
+printed.
 
 By flags it works in short steps. Stopped or killed in the middle, it goes on where it was when the same command is
 given again with the --request that it printed. deed deliveries requests lists requests, deed deliveries cancel ends one.`,
@@ -89,7 +90,7 @@ func retryNamed(cmd *cobra.Command, l *delivery.Ledger, ids []string, act audit.
 		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d of %s queued again\n", n, many(len(ids), "delivery", "deliveries"))
 	}
 	if err == nil && n < int64(len(ids)) {
-		return &exitError{exitPartly, errors.New("the others are neither failed nor dead")}
+		return &exitError{exitPartly, errors.New("the others are neither failed nor dead, are known to have been accepted, or are of somebody who was erased")}
 	}
 	return err
 }

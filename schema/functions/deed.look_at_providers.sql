@@ -3,7 +3,8 @@
 -- counted up to p_most, and the oldest twenty of their pauses, the provider's own
 -- first. deferred are those of the queued that were put off for now, as by a server
 -- that greylists, and deferred_since is when the first of them was, each of p_most that are
--- due and p_most that are not.
+-- due and p_most that are not. dead are those that may be put back: neither a run's, nor proved to have been
+-- accepted, nor of who was erased.
 create or replace function deed.look_at_providers(
   p_most int
 ) returns table (
@@ -26,7 +27,10 @@ as $$
     (select count(*) from (select from deed.channel_outbox c where c.provider = n.name and c.status = 'sending' limit p_most) c),
     (select count(*) from (select from deed.channel_outbox c where c.provider = n.name and c.status = 'sending' and c.doubt_since is not null limit p_most) c),
     (select count(*) from (select from deed.channel_outbox c where c.provider = n.name and c.status = 'sending' and c.held_at is not null limit p_most) c),
-    (select count(*) from (select from deed.channel_outbox c where c.provider = n.name and c.status = 'dead' limit p_most) c),
+    (select count(*) from (
+      select from deed.channel_outbox c
+      where c.provider = n.name and c.status = 'dead' and c.run_id is null and c.proved_at is null and c.erased_at is null limit p_most
+    ) c),
     (select count(*) from (select from deed.pauses p where p.provider = n.name limit p_most) p),
     (
       select jsonb_agg(

@@ -9,7 +9,7 @@
 -- 200,000 that have ended so. p_statuses are
 -- of failed and dead; p_since is for how long they have ended so at most; p_error
 -- is part of their last error, in any case of letters. Those of a run are left
--- out: a run is retried as a new one. p_dry changes nothing and says chosen; its
+-- out, as a run is retried as a new one, and so is what was proved to have been accepted or is of who was erased. p_dry changes nothing and says chosen; its
 -- state is partly where there may be more.
 -- p_rate, p_limit and wait are as there. Raises DDCON when the request id has
 -- meant something else, DDARG.
@@ -67,11 +67,11 @@ begin
   if v_r.request is null then
     select least(coalesce(sum(l.n) filter (where l.wanted), 0), 100000, p_limit), coalesce(sum(l.n), 0) into chosen, v_looked
     from (
-      select c.run_id is null and c.proved_at is null and (p_tenant is null or c.tenant_id = p_tenant)
+      select c.run_id is null and c.proved_at is null and c.erased_at is null and (p_tenant is null or c.tenant_id = p_tenant)
         and (p_error is null or strpos(lower(c.last_error), lower(p_error)) > 0)
         and (p_since is null or c.finished_at >= v_now - p_since) as wanted, count(*) as n
       from (
-        select o.run_id, o.proved_at, o.tenant_id, o.last_error, o.finished_at
+        select o.run_id, o.proved_at, o.erased_at, o.tenant_id, o.last_error, o.finished_at
         from deed.channel_outbox o
         where o.status in ('failed', 'dead') and o.status = any (p_statuses) and (p_provider is null or o.provider = p_provider)
         limit 200000
@@ -112,7 +112,7 @@ begin
     v_take := least(v_take, p_limit - v_r.redriven);
     if v_take > 0 then
       with looked as materialized (
-        select c.status, c.provider, c.id, c.run_id is null and c.proved_at is null and c.finished_at <= v_r.started_at
+        select c.status, c.provider, c.id, c.run_id is null and c.proved_at is null and c.erased_at is null and c.finished_at <= v_r.started_at
           and (p_tenant is null or c.tenant_id = p_tenant)
           and (p_error is null or strpos(lower(c.last_error), lower(p_error)) > 0)
           and (p_since is null or c.finished_at >= v_r.started_at - p_since) as wanted
