@@ -1,6 +1,7 @@
 package sendgrid
 
 import (
+	"cmp"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/sha256"
@@ -58,9 +59,11 @@ var events = map[string]delivery.Said{
 	"open": delivery.SaidOpened, "click": delivery.SaidClicked, "spamreport": delivery.SaidComplained, "unsubscribe": delivery.SaidUnsubscribed, "group_unsubscribe": delivery.SaidUnsubscribed,
 }
 
-// bouncedBefore is why SendGrid drops an e-mail whose address it knows to bounce; its other
-// reasons say nothing of the address.
-const bouncedBefore = "Bounced Address"
+// Why SendGrid drops an e-mail to an address of which that was said before; its other reasons say nothing
+// of the address.
+var saidBefore = map[string]delivery.Said{
+	"Bounced Address": delivery.SaidBounced, "Spam Reporting Address": delivery.SaidComplained, "Unsubscribed Address": delivery.SaidUnsubscribed,
+}
 
 // ReadEvents implements [delivery.EventReader].
 func (p *Provider) ReadEvents(r *http.Request, body []byte, now time.Time) (delivery.Told, error) {
@@ -124,9 +127,7 @@ func (e event) read() delivery.StatusEvent {
 		}
 	case "dropped":
 		v.Reason, v.Code = e.Reason, e.Status
-		if e.Reason == bouncedBefore {
-			v.Said = delivery.SaidBounced
-		}
+		v.Said = cmp.Or(saidBefore[e.Reason], v.Said)
 	}
 	return v
 }

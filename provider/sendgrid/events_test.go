@@ -117,6 +117,8 @@ func TestReadEvents_WhatIsSaid(t *testing.T) {
 		`"event":"bounce","type":"blocked","reason":"not now","status":"4.7.0"`:     said(delivery.SaidSoftBounced, "not now", "4.7.0"),
 		`"event":"bounce","type":"blocked","reason":"policy","status":"5.7.1"`:      said(delivery.SaidDropped, "policy", "5.7.1"),
 		`"event":"dropped","reason":"Bounced Address"`:                              said(delivery.SaidBounced, "Bounced Address", ""),
+		`"event":"dropped","reason":"Spam Reporting Address"`:                       said(delivery.SaidComplained, "Spam Reporting Address", ""),
+		`"event":"dropped","reason":"Unsubscribed Address"`:                         said(delivery.SaidUnsubscribed, "Unsubscribed Address", ""),
 		`"event":"dropped","reason":"Invalid SMTPAPI header"`:                       said(delivery.SaidDropped, "Invalid SMTPAPI header", ""),
 		`"event":"open"`:              said(delivery.SaidOpened, "", ""),
 		`"event":"click","url":"x"`:   said(delivery.SaidClicked, "", ""),
