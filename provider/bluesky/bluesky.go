@@ -20,8 +20,8 @@
 // # Doubts
 //
 // A record's key (rkey) is chosen by who writes it, and a repository has one record under a
-// key. The rkey of a post is made of its delivery's key, so a repeat never makes a second post,
-// however late it is: a key that is remembered for ever. [Window] bounds for how long the ledger
+// key. The rkey of a post is made of its delivery's id and key, and stands in the bytes that are sent
+// again, so a repeat never makes a second post, however late it is: a key that is remembered for ever. [Window] bounds for how long the ledger
 // repeats what stays unclear before it leaves it to the guarantee; not even what the guarantee
 // then sends again is posted twice.
 //
@@ -183,15 +183,16 @@ func (p *Provider) Render(d delivery.Draft) ([]byte, error) {
 	if d.SandboxFor != "" {
 		post.mentionNobody()
 	}
-	return json.Marshal(create{Repo: d.Recipient, Collection: collection, RKey: rkey(d.Key), Record: post})
+	return json.Marshal(create{Repo: d.Recipient, Collection: collection, RKey: rkey(d.ID, d.Key), Record: post})
 }
 
 const sortable = "234567abcdefghijklmnopqrstuvwxyz"
 
-// rkey is a record's key made of a delivery's: a TID of 60 bits of its hash. Its time is before
+// rkey is a record's key made of a delivery's id and key, since a key that retention has forgotten may be
+// another's by then: a TID of 60 bits of their hash. Its time is before
 // September 2005, so that it is none that a server or an app gives, and never in the future.
-func rkey(key string) string {
-	sum := sha256.Sum256([]byte("deed bluesky rkey " + key))
+func rkey(id, key string) string {
+	sum := sha256.Sum256([]byte("deed bluesky rkey " + id + " " + key))
 	bits := binary.BigEndian.Uint64(sum[:8]) >> 4
 	var tid [13]byte
 	for i := len(tid) - 1; i >= 0; i-- {

@@ -96,6 +96,17 @@ func TestSend_ExistsAlready(t *testing.T) {
 	}
 }
 
+// A delivery whose key was another's, which the ledger has forgotten, is posted: that post is not its own.
+func TestSend_AKeyThatWasForgotten(t *testing.T) {
+	t.Parallel()
+	h, fake := harness(t)
+	for n := 1; n <= 2; n++ { // each in a ledger of its own, under the same key
+		if e := providertest.Deliver(t, h); e.Status != delivery.Posted || e.Attempts != 1 || len(fake.Mailbox.List()) != n {
+			t.Errorf("%d: %s at attempt %d, %d posted: %s", n, e.Status, e.Attempts, len(fake.Mailbox.List()), e.LastError)
+		}
+	}
+}
+
 // A record under the delivery's key that says something else proves nothing.
 func TestFind_AnotherText(t *testing.T) {
 	t.Parallel()
@@ -163,23 +174,23 @@ func TestSessions_Refused(t *testing.T) {
 	}
 }
 
-// A key of another delivery is another rkey, all of them TIDs of the past.
+// Another delivery has another rkey, whatever its key, all of them TIDs of the past.
 func TestRender_RKey(t *testing.T) {
 	t.Parallel()
 	p := provider(t, options(""))
 	tid, seen := regexp.MustCompile(`^2[234567abcdefghijklmnopqrstuvwxyz]{12}$`), map[string]bool{}
-	for i := range 200 {
+	for i := range 400 {
 		var c struct{ RKey string }
 		for range 2 {
-			body, err := p.Render(delivery.Draft{Key: fmt.Sprint("deed-", i), Recipient: account, Payload: json.RawMessage(`{"text": "hello"}`)})
+			body, err := p.Render(delivery.Draft{ID: fmt.Sprint(i % 2), Key: fmt.Sprint("deed-", i/2), Recipient: account, Payload: json.RawMessage(`{"text": "hello"}`)})
 			if err != nil || json.Unmarshal(body, &c) != nil || !tid.MatchString(c.RKey) {
 				t.Fatalf("%s: %v", body, err)
 			}
 			seen[c.RKey] = true
 		}
 	}
-	if len(seen) != 200 {
-		t.Errorf("%d rkeys of 200 keys", len(seen))
+	if len(seen) != 400 {
+		t.Errorf("%d rkeys of 400 deliveries with 200 keys", len(seen))
 	}
 }
 
@@ -202,7 +213,7 @@ func TestRender_Fixture(t *testing.T) {
 	}
 	const did = "did:plc:z72i7hdynmk6r22z27h6tvur"
 	made := time.Date(2026, 3, 20, 9, 0, 0, 7e6, time.UTC)
-	got, err := provider(t, bluesky.Options{Account: did, Password: password}).Render(delivery.Draft{At: made, Key: "deed-key", Recipient: did, Payload: json.RawMessage(full)})
+	got, err := provider(t, bluesky.Options{Account: did, Password: password}).Render(delivery.Draft{At: made, ID: "d-1", Key: "deed-key", Recipient: did, Payload: json.RawMessage(full)})
 	if err != nil {
 		t.Fatal(err)
 	}
