@@ -140,6 +140,36 @@ func TestContract_C1_SameFileSameRun(t *testing.T) {
 	want(t, "jobs", pgtest.One[string](t, db.Pool(pgtest.Owner), `select string_agg(from_n || '-' || upto_n, ' ' order by from_n) from deed.job_queue where run_id = $1::text::uuid`, first.Run), "1-2")
 }
 
+// Of rows in which several columns cannot be used it is said each time of the same one, so that they are the same people, and the same run.
+func TestContract_C1_SameBadRowsSameRun(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	db.Providers(t, "fake", "mail")
+	f := read(t, spring)
+	text := strings.Repeat(`{"email": false, "tz": false, "name": "X", "city": "Y"}`+"\n", 20) + `{"email": "ann@example.com", "name": "Ann", "city": "Lyon"}` + "\n"
+	var first file.Deployed
+	for n := range 8 {
+		s, err := f.Read(t.Context(), strings.NewReader(text), "people.ndjson", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var named []string
+		d, err := f.Deploy(t.Context(), db.Pool(pgtest.App), file.Options{Source: s, Load: file.LoadOptions{LeaveOut: true, Rejected: func(_ int, why string) { named = append(named, why) }}})
+		if err != nil || d.Loaded.Members != 1 || d.Loaded.LeftOut != 20 {
+			t.Fatalf("%+v %v", d.Loaded, err)
+		}
+		if n == 0 {
+			first = d
+			want(t, "rows that are bad by their address", strings.Count(strings.Join(named, "\n"), `"email" is neither text nor a number`), 20)
+		}
+		want(t, "the run", d.Run, first.Run)
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	want(t, "audiences and runs", pgtest.One[string](t, db.Pool(pgtest.Owner), `select concat_ws(' ', (select count(*) from deed.audiences), (select count(*) from deed.campaign_runs))`), "1 1")
+}
+
 // A run that is there is the repeat's, whatever has changed since it was made: it is not judged as one that is yet to be made.
 func TestContract_C1_ARepeatIsNotJudgedAnew(t *testing.T) {
 	t.Parallel()

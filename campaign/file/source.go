@@ -261,13 +261,15 @@ func (f *File) row(object json.RawMessage, line int) row {
 		r.Bad = "not a JSON object"
 		return r
 	}
-	for column, to := range map[string]*string{f.Columns.Address: &r.Address, f.Columns.Contact: &r.Contact, f.Columns.Zone: &r.Zone} {
+	to := map[string]*string{f.Columns.Address: &r.Address, f.Columns.Contact: &r.Contact, f.Columns.Zone: &r.Zone}
+	// In one order, as the audience is called by what is said of each row: of several columns that cannot be used the first is named.
+	for _, column := range []string{f.Columns.Address, f.Columns.Contact, f.Columns.Zone} {
 		if raw, ok := fields[column]; ok && column != "" {
 			text, err := scalar(raw)
 			if err != nil {
 				return row{Line: line, Bad: fmt.Sprintf("%q %v", column, err)}
 			}
-			*to = strings.TrimSpace(text)
+			*to[column] = strings.TrimSpace(text)
 		}
 	}
 	columns := f.Columns.Data
