@@ -345,6 +345,39 @@ func TestContract_C3_WhatDecidesATest(t *testing.T) {
 	}
 }
 
+// A test that cannot be decided holds up no other run: its jobs are expanded, and it ends. It is decided when it can be.
+func TestContract_C3_ATestThatIsNotDecidedHoldsUpNobody(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	owner := db.Pool(pgtest.Owner)
+	run := deploy(t, db, tested(t, db, 60, campaign.ByClicks))
+	expandAll(t, db)
+	endAll(t, db, "true", "sent", "")
+	anHourAgo(t, db)
+	as := pgtest.One[string](t, owner, `select pg_get_functiondef('deed.count_variants(uuid)'::regprocedure)`)
+	db.Exec(t, pgtest.Owner, `create or replace function deed.count_variants(in p_run uuid, out winner text, out details jsonb) language plpgsql stable
+		as $$ begin raise exception 'it cannot be counted'; end $$`)
+	req := request(t, db, 2500)
+	req.ID, req.Content = "2", put(t, db, "spring", spring).Content
+	other := deploy(t, db, req)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	w, ended := worker(t, db), make(chan error, 1)
+	go func() { ended <- w.Run(ctx) }()
+	waitFor(t, "the other run to be expanded", func() bool { return deliveriesOf(t, db, other) == 2500 })
+	endAll(t, db, "run_id = '"+other+"'", "sent", "")
+	waitFor(t, "the other run to end", func() bool {
+		return states(t, db, other) == "completed: completed 1000/0/0/0/0, completed 1000/0/0/0/0, completed 500/0/0/0/0"
+	})
+	want(t, "the winner", winnerOf(t, db, run), "")
+	db.Exec(t, pgtest.Owner, as)
+	waitFor(t, "the test to be decided", func() bool { return winnerOf(t, db, run) != "" })
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
 // A run that is cancelled before its test is decided has a row for everybody, and ends; what a retry brings to
 // those is asked for then.
 func TestContract_C4_CancelledBeforeTheWinner(t *testing.T) {

@@ -55,8 +55,11 @@ const looksAtOnce = 200
 // looksApart is how long it has jobs come due for a look, to look at them together: so long an open one waits at least.
 const looksApart = 300 * time.Millisecond
 
-// decidedAtOnce is of how many runs one statement decides the tests.
-const decidedAtOnce = 10
+// decidedAtOnce is of how many runs one statement decides the tests: what is decided of one is not undone with another's.
+const decidedAtOnce = 1
+
+// deciding is the deadline of a decision, whose cost grows with the test.
+const deciding = 5 * time.Minute
 
 // sweptAtOnce is how many deliveries one statement skips.
 const sweptAtOnce = 1000
@@ -125,6 +128,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	var watching sync.WaitGroup
 	watching.Go(func() { w.gate.Watch(ctx, w.pool, end) })
 	watching.Go(func() { w.tell(ctx) })
+	watching.Go(func() { w.decideAll(ctx) })
 	if w.opts.Retention > 0 {
 		watching.Go(func() { w.retain(ctx) })
 	}
@@ -179,8 +183,10 @@ func (w *Worker) loop(ctx context.Context) {
 				acts = time.Now().Add(poll)
 			}
 		}
-		if err == nil {
-			wait, err = w.look(ctx, time.Until(acts))
+		if !away(err) {
+			var notLooked error
+			wait, notLooked = w.look(ctx, max(0, time.Until(acts)))
+			err = errors.Join(err, notLooked)
 		}
 		switch {
 		case ctx.Err() != nil:
@@ -198,32 +204,68 @@ func (w *Worker) loop(ctx context.Context) {
 	}
 }
 
-// Step expands one job that is due, and ends what is to end. It returns how long nothing
+// away reports whether the database was not there to be asked, so that what comes next would ask in vain, too. What it has refused, or has not
+// done in time, is of one kind of work, and holds up no other.
+func away(err error) bool {
+	_, refused := errors.AsType[*pgconn.PgError](err)
+	return err != nil && !refused && !errors.Is(err, context.DeadlineExceeded)
+}
+
+// Step expands one job that is due, decides a test that can be, and ends what is to end. It returns how long nothing
 // more is to be done, as far as it knows.
 func (w *Worker) Step(ctx context.Context) (wait time.Duration, err error) {
 	poll, err := w.act(ctx)
-	if err != nil {
+	if away(err) {
 		return 0, err
 	}
-	return w.look(ctx, poll)
+	decided, notDecided := w.decide(ctx)
+	if err = errors.Join(err, notDecided); away(notDecided) {
+		return 0, err
+	}
+	if decided > 0 {
+		poll = 0
+	}
+	wait, notLooked := w.look(ctx, poll)
+	return wait, errors.Join(err, notLooked)
 }
 
-// act expands one job that is due, decides tests and skips what is cancelled or has expired. It returns how long to wait
+// act expands one job that is due and skips what is cancelled or has expired. It returns how long to wait
 // before the next time: not at all, if there was any.
 func (w *Worker) act(ctx context.Context) (wait time.Duration, err error) {
 	expanded, err := w.expandOne(ctx)
-	if err != nil {
+	if away(err) {
 		return 0, err
 	}
-	decided, err := w.decide(ctx)
-	if err != nil {
+	swept, notSwept := w.sweep(ctx)
+	if err = errors.Join(err, notSwept); err != nil || expanded || swept > 0 {
 		return 0, err
 	}
-	swept, err := w.sweep(ctx)
-	if err != nil || expanded || decided > 0 || swept > 0 {
-		return 0, err
+	return w.apart(), nil
+}
+
+// apart is for how long nothing is looked for where there was nothing.
+func (w *Worker) apart() time.Duration { return w.opts.PollInterval/2 + rand.N(w.opts.PollInterval) }
+
+// decideAll decides the tests of runs, until ctx ends: beside all else, as it takes as long as a test is large, and one that cannot be decided
+// holds up no other run.
+func (w *Worker) decideAll(ctx context.Context) {
+	for failures := 0; ctx.Err() == nil; {
+		wait := w.apart()
+		decided, err := w.decide(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			failures++
+			w.opts.Logger.Warn("tests of campaigns were not decided; will try again", "error", err)
+			wait = work.Backoff(failures, 100*time.Millisecond, time.Minute)
+		case decided > 0:
+			failures, wait = 0, 0
+		default:
+			failures = 0
+		}
+		work.Sleep(ctx, wait)
 	}
-	return w.opts.PollInterval/2 + rand.N(w.opts.PollInterval), nil
 }
 
 // look ends what is to end of jobs that are under way. It returns how long to wait before the next look, at most poll.
@@ -294,7 +336,7 @@ func (w *Worker) expandOne(ctx context.Context) (bool, error) {
 
 // decide decides the tests of runs that can be.
 func (w *Worker) decide(ctx context.Context) (n int, err error) {
-	ctx, cancel := context.WithTimeout(ctx, statement)
+	ctx, cancel := context.WithTimeout(ctx, deciding)
 	defer cancel()
 	err = w.pool.QueryRow(ctx, query.Decide, decidedAtOnce, w.opts.Worker).Scan(&n)
 	if n > 0 {
