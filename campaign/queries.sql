@@ -122,8 +122,21 @@ select exists (
     from deed.channel_outbox c
     where c.run_id = j.run_id and c.job_id = j.id and c.finished_at is null
   ), true))
-) or exists ( -- a test that can be decided by then
-  select from deed.campaign_runs r where r.decide_at <= clock_timestamp() + make_interval(secs => $1::float8)
+) or exists ( -- a test that can be decided by then: nobody in it waits for their call (deed.decide_winners), who are under way, or are held or asleep
+  select
+  from deed.campaign_runs r
+  where r.decide_at <= clock_timestamp() + make_interval(secs => $1::float8)
+    and not exists (
+      select
+      from deed.job_queue j
+      where j.run_id = r.id and j.part = 'test' and j.finished_at is null and (j.expanded_at is null or exists (
+        select
+        from deed.channel_outbox c
+        where c.run_id = j.run_id and c.job_id = j.id and c.status = 'queued' and c.first_called_at is null
+        offset 0 -- each is asked for once
+      ))
+      offset 0
+    )
 );
 
 -- name: content

@@ -398,7 +398,7 @@ func Served(ctx context.Context, db deed.DB) (served bool, err error) {
 
 // Drained reports whether no job is open, but for those of runs that begin more than a
 // minute from now, or are paused, or of which all that is open waits for longer by its
-// recipients' clocks.
+// recipients' clocks, and no test can be decided.
 func (w *Worker) Drained(ctx context.Context) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, statement)
 	defer cancel()
