@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/audit"
@@ -73,12 +76,45 @@ func TestContract_C4_ASignedProof(t *testing.T) {
 // provenLines are those that a proof has of a run's members.
 func provenLines(t testing.TB, db *pgtest.DB, run string, key ed25519.PrivateKey) string {
 	t.Helper()
+	return linesSignedBy(t, db.Pool(pgtest.Admin), run, key)
+}
+
+func linesSignedBy(t testing.TB, db deed.DB, run string, key ed25519.PrivateKey) string {
+	t.Helper()
 	var b bytes.Buffer
-	if _, err := campaign.Sign(t.Context(), db.Pool(pgtest.Admin), run, key, &b); err != nil {
+	if _, err := campaign.Sign(t.Context(), db, run, key, &b); err != nil {
 		t.Fatal(err)
 	}
 	_, lines, _ := strings.Cut(strings.TrimSuffix(b.String(), "\n"), "\n")
 	return lines[:strings.LastIndex(lines, "\n")+1]
+}
+
+// The lines of a proof are the same wherever it is signed, so that by their hash it is known to be of a run that was sealed elsewhere.
+func TestContract_C4_AProofIsTheSameInEveryZone(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	_, key, _ := ed25519.GenerateKey(nil)
+	run := deploy(t, db, request(t, db, 3))
+	expandAll(t, db)
+	endAll(t, db, "true", "sent", "")
+	rollUp(t, db)
+	db.Broken() // the test's own changes stand in no audit row
+	signedIn := func(zone *time.Location) string {
+		t.Helper()
+		conn := db.Conn(t, pgtest.Admin)
+		conn.TypeMap().RegisterType(&pgtype.Type{Name: "timestamptz", OID: pgtype.TimestamptzOID, Codec: &pgtype.TimestamptzCodec{ScanLocation: zone}})
+		return linesSignedBy(t, conn, run, key)
+	}
+	lines := signedIn(time.UTC)
+	want(t, "lines that say when", strings.Count(lines, `"finished_at":"`), 3)
+	want(t, "the lines, signed in Kathmandu", signedIn(time.FixedZone("Kathmandu", 5*3600+45*60)), lines)
+	daysAgo(t, db, 3)
+	retain(t, keeper(t, db))
+	p, err := campaign.Verify(t.Context(), db.Pool(pgtest.App), run, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want(t, "the lines of the run that is sealed", fmt.Sprintf("%x", p.MembersSHA256), fmt.Sprintf("%x", sha256.Sum256([]byte(lines))))
 }
 
 // The proof of a run by WhatsApp, whose message ids are made of numbers, has none of them, and is that of the run after everybody

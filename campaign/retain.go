@@ -175,6 +175,10 @@ func proveMembers(ctx context.Context, db deed.DB, id string, w io.Writer, count
 			return err
 		}
 		for _, m := range list {
+			if m.FinishedAt != nil { // the same wherever it is written
+				at := m.FinishedAt.UTC()
+				m.FinishedAt = &at
+			}
 			if err := proofLine(w, m); err != nil {
 				return err
 			}
