@@ -161,6 +161,42 @@ func TestContract_C3_PausesInAnyOrder(t *testing.T) {
 	}
 }
 
+// What had ended before a run was resumed and does not stand on its job yet counts neither as what ended since: a run of which one job was counted
+// later than another is judged by its deliveries.
+func TestContract_C3_AResumedRunIsJudgedByItsDeliveries(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	db.Broken() // what ends stands in no audit row
+	req := request(t, db, 2000)
+	req.PauseOn = &campaign.PauseOn{Failed: "20%", From: 10}
+	run := deploy(t, db, req)
+	expandAll(t, db)
+	end := func(from, n int, status string) {
+		t.Helper()
+		endAll(t, db, fmt.Sprintf(`id in (select c.id from deed.channel_outbox c join deed.job_queue j on j.id = c.job_id where j.from_n = %d and c.finished_at is null order by c.id limit %d)`, from, n), status, "")
+	}
+	look := func() string { // at the first job alone
+		t.Helper()
+		db.Exec(t, pgtest.Owner, `update deed.job_queue set counted_at = now() - interval '1 hour', process_after = now() + case from_n when 1 then interval '-1 second' else interval '1 hour' end`)
+		db.Exec(t, pgtest.Worker, `select deed.roll_up(1000, 'w')`)
+		db.Exec(t, pgtest.Worker, `select deed.pause_failing('w')`)
+		return pgtest.One[string](t, db.Pool(pgtest.Owner), `select coalesce(paused_why, '') from deed.campaign_runs`)
+	}
+	end(1001, 100, "sent")
+	if _, err := campaign.Pause(t.Context(), db.Pool(pgtest.App), campaign.Scope{}, run, audit.Act{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := campaign.Resume(t.Context(), db.Pool(pgtest.App), campaign.Scope{}, run, audit.Act{}); err != nil {
+		t.Fatal(err)
+	}
+	end(1, 109, "sent")
+	end(1, 3, "failed")
+	want(t, "of 112 of which 3 failed", look(), "")
+	want(t, "what stands on the jobs", pgtest.One[string](t, db.Pool(pgtest.Owner), `select string_agg(sent || ' ' || failed, ', ' order by from_n) from deed.job_queue`), "109 3, 0 0")
+	end(1, 30, "failed")
+	want(t, "of 142 of which 33 failed", look(), "failed: 33 of 142 that have ended, over 20%")
+}
+
 // Bounds that are none are named, and so are complaints of a provider that reports none; nothing
 // is deployed then.
 func TestContract_C8_PauseOnIsSound(t *testing.T) {

@@ -58,8 +58,8 @@ const looksApart = 300 * time.Millisecond
 // decidedAtOnce is of how many runs one statement decides the tests: what is decided of one is not undone with another's.
 const decidedAtOnce = 1
 
-// deciding is the deadline of a decision, whose cost grows with the test.
-const deciding = 5 * time.Minute
+// counting is the deadline of what counts a run by its rows, whose cost grows with it: a decision, and whether a run is to pause itself.
+const counting = 5 * time.Minute
 
 // sweptAtOnce is how many deliveries one statement skips.
 const sweptAtOnce = 1000
@@ -336,7 +336,7 @@ func (w *Worker) expandOne(ctx context.Context) (bool, error) {
 
 // decide decides the tests of runs that can be.
 func (w *Worker) decide(ctx context.Context) (n int, err error) {
-	ctx, cancel := context.WithTimeout(ctx, deciding)
+	ctx, cancel := context.WithTimeout(ctx, counting)
 	defer cancel()
 	err = w.pool.QueryRow(ctx, query.Decide, decidedAtOnce, w.opts.Worker).Scan(&n)
 	if n > 0 {
@@ -372,7 +372,7 @@ func (w *Worker) rollUp(ctx context.Context) (looked int, wait *float64, err err
 
 // pauseFailing pauses runs of which too much fails, and says so.
 func (w *Worker) pauseFailing(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, statement)
+	ctx, cancel := context.WithTimeout(ctx, counting)
 	defer cancel()
 	rows, err := w.pool.Query(ctx, query.PauseFailing, w.opts.Worker)
 	if err != nil {

@@ -28,6 +28,8 @@ func pausedRun(t *testing.T, _ *scene) {
 	worker := db.Pool(pgtest.Worker)
 	find(t, examine(t, worker, impatient), "run-paused-itself", doctor.OK, "")
 	db.Broken() // nobody has called
+	db.Exec(t, pgtest.Owner, `update deed.channel_outbox set status = 'sending', request = payload::text::bytea, claim = 1, attempts = 1, first_called_at = now(), called_at = now()`)
+	db.Exec(t, pgtest.Owner, `update deed.channel_outbox set status = 'failed', finished_at = now()`)
 	db.Exec(t, pgtest.Owner, `update deed.job_queue set sent = 0, skipped = 0, missed = 0, failed = 1, dead = 0`)
 	db.Exec(t, pgtest.Worker, `select deed.pause_failing('w')`)
 	says(t, find(t, examine(t, worker, impatient), "run-paused-itself", doctor.Warn, run), "failed: 1 of 1 that have ended, over 5%")

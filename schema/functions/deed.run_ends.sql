@@ -1,6 +1,6 @@
 -- deed.run_ends: how much of a campaign's run has ended by a call, how much of that failed (what
 -- is dead, too) and how much has been complained about, by its deliveries: what does not count any more for when the
--- run pauses itself (deed.pause_failing) once it is resumed. Who was skipped is in none of these, as nobody was called.
+-- run pauses itself (deed.pause_failing) once it is resumed, and what that goes by at last. Who was skipped is in none of these, as nobody was called.
 create or replace function deed.run_ends(
   p_run          uuid,
   out ended      bigint,
