@@ -411,6 +411,29 @@ func TestExpires_PausedTimeDoesNotCount(t *testing.T) {
 	db.Broken()
 }
 
+// A pause in which the winner of a test is written counts once for when the run expires.
+func TestExpires_APauseBeforeTheWinnerCountsOnce(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	owner, app := db.Pool(pgtest.Owner), db.Pool(pgtest.App)
+	run := deploy(t, db, tested(t, db, 60, campaign.ByPerson))
+	expandAll(t, db)
+	if _, err := campaign.Pause(t.Context(), app, campaign.Scope{}, run, audit.Act{}); err != nil {
+		t.Fatal(err)
+	}
+	// It began ten hours ago, and has been paused since.
+	db.Exec(t, pgtest.Owner, `alter table deed.campaign_runs disable trigger user; update deed.campaign_runs set scheduled_for = scheduled_for - interval '10 hours', expires_at = expires_at - interval '10 hours', paused_at = paused_at - interval '10 hours'; alter table deed.campaign_runs enable trigger user`)
+	if decided, err := campaign.Winner(t.Context(), app, campaign.Scope{}, run, "B", audit.Act{}); err != nil || !decided {
+		t.Fatal(decided, err)
+	}
+	before := pgtest.One[time.Time](t, owner, `select clock_timestamp()`)
+	if err := campaign.Resume(t.Context(), app, campaign.Scope{}, run, audit.Act{}); err != nil {
+		t.Fatal(err)
+	}
+	want(t, "whether the rest has a day since it went on", pgtest.One[bool](t, owner, `select expires_at between $1::timestamptz + interval '24 hours' and clock_timestamp() + interval '24 hours' from deed.campaign_runs`, before), true)
+	db.Broken() // its keys were made of another scheduled_for
+}
+
 // What had begun to be sent when its run expires is not skipped: what was refused for now is tried by its own
 // schedule and is dead after that (D6), and what a person has sent again goes. What nobody took is skipped, also where the
 // provider was away when it was called.

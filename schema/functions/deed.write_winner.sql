@@ -3,7 +3,7 @@
 --
 -- p_due is when it could be decided: the rest's own time begins then, and they expire as long
 -- after it as the others after theirs. A relay's decision that comes late, such as of a copy
--- that is restored, makes nobody's time longer.
+-- that is restored, makes nobody's time longer. Of a run that is paused it counts up to the pause: what follows deed.resume_run adds.
 create or replace function deed.write_winner(
   p_run     uuid,
   p_variant text,
@@ -21,7 +21,7 @@ declare
 begin
   update deed.campaign_runs r
   set winner = p_variant, winner_at = v_now, decide_at = null,
-    expires_at = case when r.finished_at is null then greatest(r.expires_at, coalesce(r.last_due, r.scheduled_for) + deed.counted_time(p_run, r.scheduled_for, p_due)
+    expires_at = case when r.finished_at is null then greatest(r.expires_at, coalesce(r.last_due, r.scheduled_for) + deed.counted_time(p_run, r.scheduled_for, least(p_due, case when r.paused_at is not null then greatest(r.paused_at, r.scheduled_for) end))
       + coalesce((r.options ->> 'expires_after')::interval, interval '24 hours')) else r.expires_at end
   where r.id = p_run
   returning r.* into strict v_run;
