@@ -1,12 +1,15 @@
 package campaign
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"io"
 	"regexp"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -62,10 +65,6 @@ var mayBeAddress = regexp.MustCompile(`@|%40|[0-9][0-9 ()./-]{5,}[0-9]`)
 
 // sealOf computes what is kept of a run.
 func sealOf(ctx context.Context, tx pgx.Tx, id string) (s Sealed, err error) {
-	shown, err := Show(ctx, tx, id)
-	if err != nil {
-		return s, err
-	}
 	r, err := Summarise(ctx, tx, id)
 	if err != nil {
 		return s, err
@@ -74,12 +73,7 @@ func sealOf(ctx context.Context, tx pgx.Tx, id string) (s Sealed, err error) {
 	if err != nil {
 		return s, err
 	}
-	s = Sealed{Heard: r.Heard, Failed: r.Failed, Results: r.Results, Found: p.Found, Counts: map[string]int64{}}
-	for _, why := range shown.Reasons { // and not the report's, in which an address may stand
-		if why.Status == "skipped" {
-			s.Skipped = append(s.Skipped, why)
-		}
-	}
+	s = Sealed{Heard: r.Heard, Skipped: kinds(r.Skipped), Failed: r.Failed, Results: r.Results, Found: p.Found, Counts: map[string]int64{}}
 	for i, f := range s.Failed {
 		if mayBeAddress.MatchString(f.Code) {
 			s.Failed[i].Code = ""
@@ -89,6 +83,25 @@ func sealOf(ctx context.Context, tx pgx.Tx, id string) (s Sealed, err error) {
 	err = proveMembers(ctx, tx, id, sum, s.Counts)
 	s.MembersSHA256 = sum.Sum(nil)
 	return s, err
+}
+
+// kinds are what stands of reasons before the first colon, as a person may have written the rest, each once, and nothing that may be an address.
+func kinds(reasons []Reason) []Reason {
+	list := []Reason{}
+	for _, why := range reasons {
+		why.Reason, _, _ = strings.Cut(why.Reason, ":")
+		if mayBeAddress.MatchString(why.Reason) {
+			why.Reason = ""
+		}
+		same := func(o Reason) bool { return o.Status == why.Status && o.Reason == why.Reason }
+		if i := slices.IndexFunc(list, same); i >= 0 {
+			list[i].Count += why.Count
+		} else {
+			list = append(list, why)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b Reason) int { return cmp.Compare(b.Count, a.Count) })
+	return list
 }
 
 // retain seals runs whose retention is over and removes their deliveries, until ctx ends.

@@ -158,6 +158,39 @@ func TestContract_C4_APurgedRunKeepsItsProof(t *testing.T) {
 	}
 }
 
+// Why members were skipped stays in the report, however many reasons there were why others failed; of a reason what stands before its first colon.
+func TestContract_C4_APurgedRunKeepsWhyMembersWereSkipped(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	db.Broken() // no ledger has called anybody
+	req := request(t, db, 15)
+	for n, why := range []string{"asked", "left"} {
+		db.Exec(t, pgtest.App, `select deed.suppress('email', array[$1], $2, 'w')`, address(campaign.Email, n), why)
+	}
+	run := deploy(t, db, req)
+	expandAll(t, db)
+	db.Exec(t, pgtest.Owner, `update deed.channel_outbox set last_error = 'refused ' || split_part(recipient, '@', 1) where status = 'queued'`)
+	endAll(t, db, "true", "failed", "")
+	rollUp(t, db)
+	summary := func() campaign.Report {
+		t.Helper()
+		r, err := campaign.Summarise(t.Context(), db.Pool(pgtest.App), run)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	before := summary()
+	if len(before.Skipped) != 2 {
+		t.Errorf("skipped before it is sealed: %+v", before.Skipped)
+	}
+	daysAgo(t, db, 3)
+	retain(t, keeper(t, db))
+	after := summary()
+	want(t, "skipped", fmt.Sprint(after.Skipped), "[{skipped suppressed 2}]")
+	want(t, "the rest of it", fmt.Sprint(after.Progress, after.Heard, after.Failed), fmt.Sprint(before.Progress, before.Heard, before.Failed))
+}
+
 // What was wrong with a run stays wrong; one that has ended with a delivery that has not is left as it is, and holds up no
 // other.
 func TestContract_C4_APurgedRunKeepsItsFindings(t *testing.T) {
