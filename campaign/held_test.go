@@ -107,6 +107,41 @@ func TestContract_C5_ALockedContactIsNoAttempt(t *testing.T) {
 	want(t, "its deliveries", pgtest.One[int](t, owner, `select count(*) from deed.channel_outbox where run_id = $1::text::uuid`, held), 2)
 }
 
+// A job that is being expanded when its worker is asked to stop goes back at once, and that is no attempt: nobody waits for its lease.
+func TestContract_C5_AStopGivesTheJobBack(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	owner := db.Pool(pgtest.Owner)
+	req := request(t, db, 2)
+	run := deploy(t, db, req)
+	tx, err := owner.Begin(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	if _, err := tx.Exec(t.Context(), `select from deed.contacts c where c.id = $1::text::uuid for update`, contactOf(t, db, req, 1)); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	w, ended := worker(t, db), make(chan error, 1)
+	go func() { ended <- w.Run(ctx) }()
+	waitFor(t, "the job to wait for the contact", func() bool {
+		return pgtest.One[bool](t, owner, `select exists (select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock' and query like '%deed.expand_job%' and pid <> pg_backend_pid())`)
+	})
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	want(t, "the job", pgtest.One[string](t, owner, `select concat_ws(' ', status, attempts, claim is null, expanded_at) from deed.job_queue`), "queued 0 t")
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	db.Exec(t, pgtest.Owner, `update deed.job_queue set process_after = now() - interval '1 second'`)
+	expandAll(t, db)
+	want(t, "the run", states(t, db, run), "running: locked")
+}
+
 // Nor does whoever is locked of a test's cells hold up the rest of their range, which is not about them.
 func TestContract_C5_ALockedContactOfTheTest(t *testing.T) {
 	t.Parallel()

@@ -170,8 +170,11 @@ func (w *Worker) note(ctx context.Context, seconds *float64) error {
 	return err
 }
 
-// leaving is the deadline of what is told: a stop waits for it.
-const leaving = 2 * time.Second
+// leaving is the deadline of what is told, and givingBack that of what is said of a job in hand: a stop waits for them.
+const (
+	leaving    = 2 * time.Second
+	givingBack = 10 * time.Second
+)
 
 func (w *Worker) loop(ctx context.Context) {
 	var acts time.Time // when it looks again for what is to be done, and not only at what is under way
@@ -289,9 +292,9 @@ type job struct {
 	claim           int64
 }
 
-// expandOne expands one job that is due, if there is one.
-func (w *Worker) expandOne(ctx context.Context) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, statement)
+// expandOne expands one job that is due, if there is one. Where it is asked to stop meanwhile the job goes back.
+func (w *Worker) expandOne(running context.Context) (bool, error) {
+	ctx, cancel := context.WithTimeout(running, statement)
 	defer cancel()
 	rows, err := w.pool.Query(ctx, query.Claim, w.opts.Worker, 1, w.opts.Heartbeat.Seconds())
 	if err != nil {
@@ -311,6 +314,12 @@ func (w *Worker) expandOne(ctx context.Context) (bool, error) {
 	crash.Point("expanded")
 	log := w.opts.Logger.With("job", j.id, "run", j.run, "tenant", j.tenant)
 	pg, ok := errors.AsType[*pgconn.PgError](err)
+	stopped := err != nil && running.Err() != nil
+	if stopped {
+		last, end := context.WithTimeout(context.WithoutCancel(running), givingBack)
+		defer end()
+		ctx = last
+	}
 	switch {
 	case ok && pg.Code == "55P03": // somebody's transaction holds what it has to lock
 		log.Warn("job of a campaign waits for a lock; it goes back", "error", err)
@@ -323,6 +332,12 @@ func (w *Worker) expandOne(ctx context.Context) (bool, error) {
 		if err = w.pool.QueryRow(ctx, query.GiveUp, j.id, j.claim, why, w.opts.Worker).Scan(&state); err != nil {
 			return false, err
 		}
+	case stopped:
+		// Its expansion may be under way still: this waits until that is undone, or done, and then it changes nothing.
+		if back := w.pool.QueryRow(ctx, query.PutBack, j.id, j.claim, "its worker was stopped", w.opts.Worker).Scan(&state); back != nil {
+			log.Warn("job of a campaign was not given back; it is taken back when its lease is over", "error", back)
+		}
+		return false, err
 	case err != nil:
 		return false, err // it is taken back when its lease is over
 	}

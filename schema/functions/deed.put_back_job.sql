@@ -1,5 +1,5 @@
 -- deed.put_back_job: give back a job that the caller has claimed and could not expand since
--- somebody holds what it has to lock, such as a contact in a transaction that was left open.
+-- somebody holds what it has to lock, such as a contact in a transaction that was left open, or since it is to stop.
 -- It is queued again and due in a while, from two seconds to a minute, as it is long ago that it was due first, which going
 -- back does not change; that is no attempt (C5). Returns queued; null if the claim is not the caller's.
 create or replace function deed.put_back_job(
