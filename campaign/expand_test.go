@@ -242,6 +242,25 @@ func TestContract_C4_MergedBetweenJobs(t *testing.T) {
 	}
 }
 
+// Who is skipped by one of their names, as that was suppressed when its job was expanded, gets it by another, though the suppression has ended since.
+func TestContract_C4_SuppressedBetweenJobs(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	req := request(t, db, 1002)
+	merge(t, db, req, 1001, 1)
+	merge(t, db, req, 1002, 1)
+	db.Exec(t, pgtest.App, `select deed.suppress('email', array[$1], 'asked', 'w')`, address(campaign.Email, 0))
+	run := deploy(t, db, req)
+	if _, err := worker(t, db).Step(t.Context()); err != nil { // the first job
+		t.Fatal(err)
+	}
+	db.Exec(t, pgtest.App, `select deed.unsuppress('email', array[$1], 'a mistake', 'w')`, address(campaign.Email, 0))
+	expandAll(t, db)
+	want(t, "the three", pgtest.One[string](t, db.Pool(pgtest.Owner), `
+		select string_agg(m.n || ' ' || coalesce(c.skip_reason, c.status), ', ' order by m.n)
+		from deed.audience_members m join deed.channel_outbox c on c.contact_id = m.contact_id and c.run_id = $1::text::uuid where m.n in (1, 1001, 1002)`, run), "1 suppressed: asked, 1001 queued, 1002 merged")
+}
+
 // What was reserved for two before they became one stays as it is, and each of them gets theirs: a
 // merge counts from when jobs are expanded. What either of them has revoked then stops both.
 func TestExpand_MergedAfterBothWere(t *testing.T) {

@@ -3,7 +3,7 @@
 -- for a run.
 --
 -- Each member of the job's part of the audience gets a row, queued or skipped: erased,
--- no address, merged (somebody in the audience is the same contact by now, and has an address that is not suppressed and a local time that has neither passed nor expired), sent before (of a
+-- no address, merged (somebody in the audience is the same contact by now, and has an address that is not suppressed, a local time that has neither passed nor expired, and no delivery of the run that is skipped), sent before (of a
 -- run that retries another one: by then it, or one that it retried in turn, has reached them), passed (its local
 -- time, and the run says that it is too late then), cancelled, expired, suppressed, no consent. Where the run goes by the
 -- recipient's zone each is due when deed.time_in says. Keys are those of D2 (deed.idempotency_key, as one expression), so that again makes none twice. What people
@@ -166,6 +166,11 @@ begin
                 from deed.suppressed(v_job.tenant_id, v_run.channel, s.address, v_run.purpose,
                   greatest(v_now, case when v_dues is null then v_run.scheduled_for else (v_dues ->> coalesce(s.zone, ''))::timestamptz end))
               ))
+              and not exists ( -- it is skipped already, and stays so, whatever has ended since
+                select
+                from deed.channel_outbox d
+                where d.contact_id = o.id and d.run_id is not distinct from v_job.run_id and d.status = 'skipped' -- by the contact, who has few, and not by the run
+              )
           ) or exists ( -- since the job of another of their names was expanded
             select
             from (
