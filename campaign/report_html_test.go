@@ -69,6 +69,19 @@ func TestReport_HTMLEscapesAll(t *testing.T) {
 	}
 }
 
+// The report of a run that ended while it was paused does not call it paused; that of one that goes on does.
+func TestReport_HTMLPaused(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 3, 20, 9, 0, 0, 0, time.UTC)
+	for status, ended := range map[campaign.Status]*time.Time{campaign.Running: nil, campaign.Completed: &at} {
+		var b bytes.Buffer
+		if err := (campaign.Report{Run: campaign.Run{Status: status, PausedAt: &at, FinishedAt: ended}}).HTML(&b, at); err != nil {
+			t.Fatal(err)
+		}
+		want(t, "whether a run that is "+string(status)+" is paused", strings.Contains(b.String(), string(status)+", paused"), ended == nil)
+	}
+}
+
 // The report as an e-mail has each chart as a picture that its text names, nothing that is loaded, and the page beside it.
 func TestReport_Email(t *testing.T) {
 	t.Parallel()

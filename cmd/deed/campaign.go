@@ -67,10 +67,12 @@ func newCampaignList(a *app) *cobra.Command {
 	return cmd
 }
 
-// statusOfCampaign is a run's status, and what a person has done to it.
+// statusOfCampaign is a run's status and, until it has ended, what a person or the run itself has done to it.
 func statusOfCampaign(r campaign.Run) string {
 	switch {
-	case r.FinishedAt == nil && r.CancelledAt != nil:
+	case r.FinishedAt != nil:
+		return string(r.Status)
+	case r.CancelledAt != nil:
 		return string(r.Status) + ", cancelled"
 	case r.PausedWhy != "":
 		return string(r.Status) + ", paused itself"

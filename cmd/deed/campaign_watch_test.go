@@ -34,3 +34,22 @@ func TestWatch_SaysThatNobodyBegins(t *testing.T) {
 		}
 	}
 }
+
+// A run that is paused or cancelled is said to be so until it has ended: one whose last deliveries end while it is paused is over.
+func TestStatusOfCampaign(t *testing.T) {
+	t.Parallel()
+	at := time.Now()
+	for want, r := range map[string]campaign.Run{
+		"running":                {Status: campaign.Running},
+		"running, paused":        {Status: campaign.Running, PausedAt: &at},
+		"running, paused itself": {Status: campaign.Running, PausedAt: &at, PausedWhy: "failed: 11 of 100 that have ended, over 5%"},
+		"running, cancelled":     {Status: campaign.Running, PausedAt: &at, CancelledAt: &at},
+		"completed":              {Status: campaign.Completed, PausedAt: &at, FinishedAt: &at},
+		"failed":                 {Status: campaign.Failed, PausedAt: &at, PausedWhy: "failed: 11 of 100 that have ended, over 5%", FinishedAt: &at},
+		"partial":                {Status: campaign.Partial, CancelledAt: &at, FinishedAt: &at},
+	} {
+		if got := statusOfCampaign(r); got != want {
+			t.Errorf("it is %s, want %s", got, want)
+		}
+	}
+}
