@@ -155,3 +155,14 @@ func TestContract_C8_AWayToLeaveInEachPart(t *testing.T) {
 		t.Errorf("a large one: %v", err)
 	}
 }
+
+// A text that is empty is none: an e-mail that has html beside it has all that it needs, and one that has not lacks it.
+func TestContract_C8_AnEmptyTextIsNone(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	req := request(t, db, 1)
+	for html, problems := range map[string][]string{"{{ unsubscribe_url }}": nil, "": {"no_content: an e-mail needs a subject, and text or html"}} {
+		req.Campaign = pgtest.One[string](t, db.Pool(pgtest.App), `select campaign_id::text from deed.put_campaign('html: ' || $1::text, jsonb_build_object('subject', 'x', 'text', '', 'html', $1::text))`, html)
+		lacking(t, db, "with the html "+html, req, problems...)
+	}
+}

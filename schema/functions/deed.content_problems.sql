@@ -22,7 +22,7 @@ as $$
   ) leave
   cross join lateral (values
     (1, 'no_content', case
-      when p_channel = 'email' and (coalesce(c.subject, '') = '' or coalesce(c.text, c.html, '') = '') then 'an e-mail needs a subject, and text or html'
+      when p_channel = 'email' and (coalesce(c.subject, '') = '' or coalesce(nullif(c.text, ''), c.html, '') = '') then 'an e-mail needs a subject, and text or html'
       when p_channel = 'voice' and (coalesce(c.script, '') = '' or c.script_version is null) then 'a call needs a script and its script_version'
       when p_channel = 'social' and (coalesce(c.text, '') = '' or c.post_id is null) then 'a post needs a text and its id (post)'
       when p_channel in ('sms', 'chat') and coalesce(c.text, '') = '' then 'a message needs a text'
