@@ -184,7 +184,7 @@ func Members(ctx context.Context, db deed.DB, id string, after int64, limit int)
 type Finding struct {
 	// Kind is what is wrong: missing, twice, stranger (a delivery for nobody in the audience),
 	// open (though the run has ended), accepted twice, other key, other variant, no hash, other content, other
-	// audience, other counts.
+	// audience, other retry, other counts.
 	Kind     string `json:"kind"`
 	N        int64  `json:"n,omitempty"` // the member, or the first one of a job; 0: neither
 	Contact  string `json:"contact_id,omitempty"`

@@ -213,7 +213,7 @@ type Shown struct {
 }
 
 // Show returns a run as it is. A run of many members is not counted anew each time: what has
-// become of those of jobs that are under way is up to a minute old, but for five jobs. Errors: as [Find].
+// become of those of jobs that are under way is up to a minute old, of a run of a million up to two, but for five jobs. Errors: as [Find].
 func Show(ctx context.Context, db deed.DB, id string) (s Shown, err error) {
 	const op = "show run of a campaign"
 	if s.Run, err = Find(ctx, db, id); err != nil {

@@ -18,10 +18,10 @@ import (
 	"github.com/deedhq/deed/internal/document"
 )
 
-// MaxBytes is how large a campaign's file may be. Each of its texts may have 1 MiB.
+// MaxBytes is how large a campaign's file may be. Each of its texts may have 256 KiB, as package liquid has it.
 const MaxBytes = document.MaxBytes
 
-const mostText = 1 << 20
+const mostText = 256 << 10
 
 // File is a campaign as somebody has written it.
 type File struct {
@@ -228,7 +228,7 @@ func (r *reader) text(s *document.Section, key string, kind liquid.Kind) string 
 	case err != nil:
 		s.Keyf(key, "%q: %v", name, err)
 	case len(data) > mostText:
-		s.Keyf(key, "%q is over 1 MiB", name)
+		s.Keyf(key, "%q is over 256 KiB", name)
 	case strings.TrimSpace(string(data)) == "":
 		s.Keyf(key, "%q is empty", name)
 	default:

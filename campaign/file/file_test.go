@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"github.com/deedhq/deed"
@@ -81,6 +82,18 @@ audience:
 	} {
 		if _, err := file.Parse("spring.yaml", []byte(text), texts); deed.CodeOf(err) != deed.Invalid || !strings.Contains(err.Error(), problem) {
 			t.Errorf("%q: %v, want %s", text, err, problem)
+		}
+	}
+}
+
+// A text may be as large as a template, and one that is larger is named where the campaign names it.
+func TestParse_ALargeText(t *testing.T) {
+	t.Parallel()
+	for size, problem := range map[int]string{256 << 10: "", 256<<10 + 1: `spring.yaml:3: text: "large.txt" is over 256 KiB`} {
+		large := fstest.MapFS{"large.txt": {Data: []byte(strings.Repeat("x", size))}}
+		_, err := file.Parse("spring.yaml", []byte("campaign: x\nchannel: sms\ntext: large.txt\n"), large)
+		if (err == nil) != (problem == "") || err != nil && !strings.Contains(err.Error(), problem) {
+			t.Errorf("%d bytes: %v, want %q", size, err, problem)
 		}
 	}
 }
