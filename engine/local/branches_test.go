@@ -3,6 +3,7 @@ package local_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -79,17 +80,21 @@ func TestContract_R5_ABranchThatWasCutShortIsNotForgotten(t *testing.T) {
 // What branches come to together: one that was skipped hides no failure, and one that was not done says nothing of the others (R5).
 func TestContract_R5_BranchesFailTogether(t *testing.T) {
 	t.Parallel()
+	away, goexits := run.NotDone(deed.Unavailable(errors.New("away"), time.Millisecond)), errors.New("it ends its goroutine")
 	for name, c := range map[string]struct {
 		first, second error
 		status, code  string
 		calls         int64
+		inner         bool // the first is of an inner step
 	}{
-		"skipped and failed":         {run.Skip("not needed"), errors.New("it broke"), "FAILED", "STEP_FAILED", 1},
-		"skipped and done":           {run.Skip("not needed"), nil, "COMPLETED", "", 1},
-		"not done and perhaps done":  {run.NotDone(errors.New("no")), errors.New("it was cut"), "FAILED", "STEP_FAILED", 1},
-		"away and perhaps done":      {run.NotDone(deed.Unavailable(errors.New("away"), time.Millisecond)), errors.New("it was cut"), "", "OUTCOME_UNKNOWN", 1},
-		"none of the two was done":   {run.NotDone(errors.New("no")), run.NotDone(errors.New("no")), "FAILED", "STEP_FAILED", 2},
-		"failed, behind one skipped": {errors.New("it broke"), run.Skip("not needed"), "FAILED", "STEP_FAILED", 1},
+		"skipped and failed":                     {run.Skip("not needed"), errors.New("it broke"), "FAILED", "STEP_FAILED", 1, false},
+		"skipped and done":                       {run.Skip("not needed"), nil, "COMPLETED", "", 1, false},
+		"not done and perhaps done":              {run.NotDone(errors.New("no")), errors.New("it was cut"), "FAILED", "STEP_FAILED", 1, false},
+		"away and perhaps done":                  {away, errors.New("it was cut"), "", "OUTCOME_UNKNOWN", 1, false},
+		"away, an inner step, and perhaps done":  {away, errors.New("it was cut"), "", "OUTCOME_UNKNOWN", 1, true},
+		"away, an inner step, and one that ends": {away, goexits, "", "OUTCOME_UNKNOWN", 1, true},
+		"none of the two was done":               {run.NotDone(errors.New("no")), run.NotDone(errors.New("no")), "FAILED", "STEP_FAILED", 2, false},
+		"failed, behind one skipped":             {errors.New("it broke"), run.Skip("not needed"), "FAILED", "STEP_FAILED", 1, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -99,8 +104,19 @@ func TestContract_R5_BranchesFailTogether(t *testing.T) {
 			serve(t, db, local.Options{Handlers: []local.Handler{
 				local.Step("code", func(ctx context.Context, _ nothing) (nothing, error) {
 					return nil, run.Parallel(ctx,
-						run.Branch{Name: "a", Do: func(context.Context) error { return c.first }},
-						run.Branch{Name: "b", Do: func(context.Context) error { calls.Add(1); return c.second }})
+						run.Branch{Name: "a", Do: func(ctx context.Context) error {
+							if c.inner {
+								return never(ctx, "stock", func(context.Context) error { return c.first })
+							}
+							return c.first
+						}},
+						run.Branch{Name: "b", Do: func(context.Context) error {
+							calls.Add(1)
+							if errors.Is(c.second, goexits) {
+								runtime.Goexit()
+							}
+							return c.second
+						}})
 				}),
 			}})
 			id := start(t, db, "r", nil)
@@ -146,6 +162,41 @@ func TestContract_R5_BranchesThatWereLookedAfter(t *testing.T) {
 			want(t, "the run", ended(t, db, start(t, db, "r", nil)), "COMPLETED")
 			want(t, "turns", turns.Load(), 2)
 			want(t, "calls at most", calls.Load() > 1, false)
+		})
+	}
+}
+
+// An inner step that was not done, as what it calls is away, says so of itself: where its code passes that up the step is begun anew, and where the code has swallowed
+// it nobody knows what that has done beside it (R5).
+func TestContract_R5_AnInnerStepSpeaksForItself(t *testing.T) {
+	t.Parallel()
+	for name, swallows := range map[string]bool{"passed up": false, "swallowed": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.New(t)
+			put(t, db, `{plan: p, version: "1", steps: {main: {kind: go, handler: code, guarantee: at_most_once}}}`)
+			var turns atomic.Int64
+			serve(t, db, local.Options{Handlers: []local.Handler{
+				local.Step("code", func(ctx context.Context, _ nothing) (nothing, error) {
+					turn := turns.Add(1)
+					err := never(ctx, "stock", func(context.Context) error {
+						if turn == 1 {
+							return run.NotDone(deed.Unavailable(errors.New("away"), time.Millisecond))
+						}
+						return nil
+					})
+					if swallows {
+						return nil, nil // what it has done itself is done again where it is begun anew
+					}
+					return nil, err
+				}),
+			}})
+			id := start(t, db, "r", nil)
+			eventually(t, "the run to end, or a person to be asked", func() bool {
+				return pgtest.One[bool](t, db.Pool(pgtest.Owner), `select exists (select from deed.runs where finished_at is not null) or exists (select from deed.run_steps where verdict = 'HOLD_OVER' and claim is null)`)
+			})
+			want(t, "what it came to", statusOf(t, db, id)+errorOf(t, db, id, "main"), map[bool]string{false: "COMPLETED", true: "RUNNINGOUTCOME_UNKNOWN"}[swallows])
+			want(t, "turns", turns.Load(), map[bool]int64{false: 2, true: 1}[swallows])
 		})
 	}
 }

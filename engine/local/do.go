@@ -185,9 +185,13 @@ func (e *Engine) call(ctx context.Context, it *item, p *plan.Plan, st *plan.Step
 	ctx = runstep.With(ctx, known)
 	output, err := it.guard.call(func() (json.RawMessage, error) { return h.do(runstep.WithCode(ctx, inner.root), input) })
 	crash.Point("called")
-	if end, err := inner.ended(); end != nil {
+	if end, over := inner.ended(); end != nil {
+		if it.once && end.outcome == "released" {
+			// An inner step says what it has not done itself. Of all else, as of what a branch beside it has, the code's own word holds.
+			end.notDone = end.notDone && err != nil && it.failed(err, started).notDone
+		}
 		it.end = end
-		_, err = it.guard.checked(nil, err)
+		_, err = it.guard.checked(nil, over)
 		return err
 	}
 	if err == nil {
