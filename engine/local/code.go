@@ -22,6 +22,9 @@ type code struct {
 	unsure int
 	// cut reports whether the code is being cut short: by a stop, or because the claim is another's.
 	cut func() bool
+	// lasts reports whether the lease does, and pause whether it has waited: they end with the attempt, not with the step's time or a context of the code's own.
+	lasts func() bool
+	pause func(time.Duration) bool
 
 	mu      sync.Mutex
 	over    error      // set: no inner step begins any more, and end is what becomes of the step whatever the code says
@@ -67,6 +70,8 @@ func (e *Engine) begin(ctx context.Context, it *item) (*code, error) {
 		cause := context.Cause(ctx)
 		return errors.Is(cause, work.ErrStopping) || errors.Is(cause, work.ErrLeaseLost)
 	}
+	c.lasts = func() bool { return work.Lasts(ctx, it) }
+	c.pause = func(d time.Duration) bool { return work.Sleep(ctx, d) }
 	if it.attempt == 1 && it.engine == 1 && !it.parked {
 		return c, nil
 	}

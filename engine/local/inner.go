@@ -102,7 +102,7 @@ func (b *branch) Step(ctx context.Context, ask runstep.Ask, do func(context.Cont
 	returned := false
 	defer func() {
 		if !returned {
-			_ = i.failed(ctx, errNotReturned)
+			_ = i.failed(errNotReturned)
 		}
 	}()
 	crash.Point("inner calling")
@@ -113,24 +113,24 @@ func (b *branch) Step(ctx context.Context, ask runstep.Ask, do func(context.Cont
 		err = &run.Failure{Code: "OUTPUT_TOO_LARGE", Final: true, Err: fmt.Errorf("the output has %d bytes; at most %d are possible: keep it elsewhere, and return where", len(output), maxOutput)}
 	}
 	if err != nil {
-		return nil, i.failed(ctx, err)
+		return nil, i.failed(err)
 	}
 	data := map[string]any{}
 	if len(output) > 0 && string(output) != "null" {
 		data["output"] = output
 	}
 	i.made.into(data)
-	return output, i.record(ctx, "completed", data)
+	return output, i.record("completed", data)
 }
 
 // failed records a failure, and returns it as it will read when the code runs again. What only an engine's attempt has
 // ended is not recorded: the code is to end.
-func (i *inner) failed(ctx context.Context, err error) error {
+func (i *inner) failed(err error) error {
 	c := i.b.of
 	_, err = c.it.guard.checked(nil, err)
 	if reason, ok := run.Skipped(err); ok {
 		reason = errortext.Stored(reason, 1000, "")
-		return cmp.Or(i.record(ctx, "skipped", map[string]any{"reason": reason}), run.Skip(reason))
+		return cmp.Or(i.record("skipped", map[string]any{"reason": reason}), run.Skip(reason))
 	}
 	end := c.it.failed(err, i.started)
 	if deed.IsUnavailable(err) {
@@ -150,7 +150,7 @@ func (i *inner) failed(ctx context.Context, err error) error {
 		c.mu.Unlock()
 	}
 	said := end.data["error"].(run.Error)
-	return cmp.Or(i.record(ctx, "failed", data), error(&run.Failure{Category: said.Category, Code: said.Code, Final: !said.Retryable, NotDone: end.notDone, Err: errors.New(said.Message)}))
+	return cmp.Or(i.record("failed", data), error(&run.Failure{Category: said.Category, Code: said.Code, Final: !said.Retryable, NotDone: end.notDone, Err: errors.New(said.Message)}))
 }
 
 // Tx is [runstep.Code]'s.
@@ -177,7 +177,7 @@ func (b *branch) Tx(ctx context.Context, ask runstep.Ask, do func(context.Contex
 			// It may have been committed, or the database is away for longer than the lease lasts. When the code runs again, the log says.
 			return c.stop(c.it.back(work.Backoff(c.it.engine, 100*time.Millisecond, time.Minute), !c.it.once), fmt.Errorf("the transaction of %s: %w", i.name, err))
 		}
-		return i.failed(ctx, err)
+		return i.failed(err)
 	}
 }
 
@@ -248,11 +248,11 @@ func (b *branch) Sleep(ctx context.Context, ask runstep.Ask, d time.Duration) er
 	case until != nil && !until.IsZero():
 		return b.sleep(*until)
 	case until != nil: // it is over
-		return i.record(ctx, "completed", map[string]any{})
+		return i.record("completed", map[string]any{})
 	case d > maxSleep:
 		return &run.Failure{Code: "SLEEP_TOO_LONG", Final: true, NotDone: true, Err: fmt.Errorf("%s: a sleep of %s; at most ten years are possible", i.name, d)}
 	case d > shortSleep:
-		return i.fallAsleep(ctx, d)
+		return i.fallAsleep(d)
 	}
 	crash.Point("sleeping")
 	if d > 0 && !work.Sleep(ctx, d) {
@@ -261,7 +261,7 @@ func (b *branch) Sleep(ctx context.Context, ask runstep.Ask, d time.Duration) er
 		}
 		return ctx.Err()
 	}
-	return i.record(ctx, "completed", map[string]any{})
+	return i.record("completed", map[string]any{})
 }
 
 // findSleep is as find, of a sleep: until is when one that has begun ends, the zero time for one that is over.

@@ -44,26 +44,26 @@ func (i *inner) note(outcome string, data map[string]any) *record {
 }
 
 // record records the end of i.
-func (i *inner) record(ctx context.Context, outcome string, data map[string]any) error {
-	_, err := i.tell(ctx, i.note(outcome, data))
+func (i *inner) record(outcome string, data map[string]any) error {
+	_, err := i.tell(i.note(outcome, data))
 	return err
 }
 
 // fallAsleep records that i sleeps from now on, and has the branch end.
-func (i *inner) fallAsleep(ctx context.Context, d time.Duration) error {
+func (i *inner) fallAsleep(d time.Duration) error {
 	r := i.note("waiting", map[string]any{})
 	seconds := d.Seconds()
 	r.again = &seconds
-	s, err := i.tell(ctx, r)
+	s, err := i.tell(r)
 	if err != nil {
 		return err
 	}
 	return i.b.sleep(*s.until)
 }
 
-// tell has r recorded. While the database is away it is tried again while the lease lasts; what the database refuses
-// has failed. The code ends where nothing is recorded.
-func (i *inner) tell(ctx context.Context, r *record) (said, error) {
+// tell has r recorded. While the database is away it is tried again while the lease lasts, whether or not the step's time is over, or that of who has asked
+// for i; what the database refuses has failed. The code ends where nothing is recorded.
+func (i *inner) tell(r *record) (said, error) {
 	c := i.b.of
 	for n := 1; ; n++ {
 		s, err := c.e.inner.write(r)
@@ -76,15 +76,15 @@ func (i *inner) tell(ctx context.Context, r *record) (said, error) {
 			return s, c.stop(c.it.back(0, !c.it.once), err)
 		case !passing(err) && r.outcome != "failed":
 			f := &run.Failure{Code: "OUTPUT_REFUSED", Final: true, Err: errors.New("what it returned cannot be stored: " + deed.WrapError("record step", err).Error())}
-			return s, i.failed(ctx, f)
+			return s, i.failed(f)
 		case !passing(err):
 			return s, c.stop(c.it.failed(fmt.Errorf("that %s has failed cannot be stored: %w", r.name, err), c.it.started), err)
 		}
-		if !c.it.once && !work.Lasts(ctx, c.it) {
+		if !c.it.once && !c.lasts() {
 			return s, c.stop(c.it.back(0, true), err) // somebody else may have it by now
 		}
 		c.e.about(c.it).Warn("the end of an inner step was not recorded; it is tried again", "inner", r.name, "error", err)
-		if !work.Sleep(ctx, work.Backoff(n, 50*time.Millisecond, 5*time.Second)) {
+		if !c.pause(work.Backoff(n, 50*time.Millisecond, 5*time.Second)) {
 			return s, c.stop(c.it.back(0, !c.it.once), err)
 		}
 	}

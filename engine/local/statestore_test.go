@@ -316,6 +316,48 @@ func TestContract_R14_AnEndPastItsLease(t *testing.T) {
 	}
 }
 
+// So is that of an inner step, also where the step's time is over by then, or that of who has asked for it.
+func TestContract_R14_AnInnerEndPastItsTime(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		more string
+		own  time.Duration // how long its code gives it
+	}{
+		"the step's":                   {", timeout: 1500ms", time.Hour},
+		"of what must not be repeated": {", timeout: 1500ms, guarantee: at_most_once", time.Hour},
+		"its code's own":               {"", 500 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.New(t)
+			put(t, db, `{plan: p, version: "1", steps: {a: {kind: go, handler: a`+c.more+`}}}`)
+			w := newWire(t, db)
+			var calls atomic.Int64
+			serveOn(t, w, local.Options{
+				Lease: time.Minute, StateStore: local.StateStore{WriteLatencyBudget: 500 * time.Millisecond},
+				Handlers: []local.Handler{local.Step("a", func(ctx context.Context, _ nothing) (string, error) {
+					ctx, cancel := context.WithTimeout(ctx, c.own)
+					defer cancel()
+					return run.Step(ctx, "inner", func(ctx context.Context) (string, error) {
+						if calls.Add(1) == 1 {
+							w.silence()
+							context.AfterFunc(ctx, func() { time.AfterFunc(time.Second, w.speak) })
+						}
+						return "done", nil
+					})
+				})},
+			})
+			id := start(t, db, "r", nil)
+			eventually(t, "it to end, or a person to be asked", func() bool {
+				return pgtest.One[bool](t, db.Pool(pgtest.Owner), `select exists (select from deed.runs where finished_at is not null) or exists (select from deed.run_steps where verdict = 'HOLD_OVER' and claim is null)`)
+			})
+			want(t, "what it came to", statusOf(t, db, id)+errorOf(t, db, id, "a"), "COMPLETED")
+			has(t, logOf(t, db, id), "StepCompleted a/inner#1", "StepCompleted a#1")
+			want(t, "calls", calls.Load(), 1)
+		})
+	}
+}
+
 // A journal that cannot be used holds up nothing: what it would have waits in memory. Who has it does not share it, and who comes after has it.
 func TestContract_R14_AJournalThatCannotBeUsed(t *testing.T) {
 	t.Parallel()
