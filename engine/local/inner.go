@@ -181,9 +181,16 @@ func (b *branch) Tx(ctx context.Context, ask runstep.Ask, do func(context.Contex
 	}
 }
 
-// transaction does i in one. said is what was said of its record, "" before that; closed, that the connection was, or that there was none.
+// transaction does i in one. said is what was said of its record, "" before that; closed, that the connection was, or that there was none. One whose code does not
+// return has failed as a step's has, once it is rolled back.
 func (i *inner) transaction(ctx context.Context, do func(context.Context, pgx.Tx) error) (said string, closed bool, err error) {
 	c := i.b.of
+	returned := false
+	defer func() {
+		if !returned {
+			_ = i.failed(errNotReturned)
+		}
+	}()
 	closed = true
 	err = pgx.BeginTxFunc(ctx, c.e.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
 		defer func() { closed = tx.Conn().IsClosed() }() // here: afterwards it is somebody else's
@@ -207,6 +214,7 @@ func (i *inner) transaction(ctx context.Context, do func(context.Context, pgx.Tx
 		crash.Point("tx recorded")
 		return nil
 	})
+	returned = true
 	return said, closed, err
 }
 

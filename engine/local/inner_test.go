@@ -80,6 +80,8 @@ func TestContract_R5_ANewKeyReachesInnerSteps(t *testing.T) {
 		"ended its goroutine, anew":       {"goexits refused ends", "new same", "0 1 2"},
 		"ended that of a branch":          {"branch-goexits branch-refused branch-ends", "same same", "0 0 0"},
 		"panicked, and was recovered":     {"recovers refused ends", "same same", "0 0 0"},
+		"its transaction panicked":        {"tx-recovers tx-refused tx-ends", "same same", "0 0 0"},
+		"its transaction was ended":       {"branch-tx-goexits branch-tx-refused branch-tx-ends", "same same", "0 0 0"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -92,21 +94,26 @@ func TestContract_R5_ANewKeyReachesInnerSteps(t *testing.T) {
 					return "", errors.New("not even that far")
 				}
 				now, inBranch := strings.CutPrefix(now, "branch-")
+				now, inTx := strings.CutPrefix(now, "tx-")
+				do := func(ctx context.Context) (string, error) {
+					got.note(ctx)
+					switch now {
+					case "panics", "recovers":
+						panic("a test")
+					case "goexits":
+						runtime.Goexit()
+					case "timed-out":
+						return "", errors.New("timed out")
+					case "refused":
+						return "", run.NotDone(errors.New("refused"))
+					}
+					return "done", nil
+				}
 				charge := func(ctx context.Context) (string, error) {
-					return run.Step(ctx, "charge", func(ctx context.Context) (string, error) {
-						got.note(ctx)
-						switch now {
-						case "panics", "recovers":
-							panic("a test")
-						case "goexits":
-							runtime.Goexit()
-						case "timed-out":
-							return "", errors.New("timed out")
-						case "refused":
-							return "", run.NotDone(errors.New("refused"))
-						}
-						return "done", nil
-					})
+					if inTx {
+						return "done", run.Tx(ctx, "charge", func(ctx context.Context, _ pgx.Tx) error { _, err := do(ctx); return err })
+					}
+					return run.Step(ctx, "charge", do)
 				}
 				switch {
 				case now == "recovers":
@@ -130,6 +137,40 @@ func TestContract_R5_ANewKeyReachesInnerSteps(t *testing.T) {
 			want(t, "keys", got.String(), c.keys)
 		})
 	}
+}
+
+// A transaction whose code panics is rolled back and has failed: where its step's code recovers and goes on, what it comes to when it runs again is what it came to before.
+func TestCode_ATransactionThatPanics(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	put(t, db, codePlan)
+	db.Exec(t, pgtest.Owner, `create table public.orders (n int); grant all on public.orders to deed_worker; grant usage on schema public to deed_worker`)
+	var tries atomic.Int64
+	code(t, db, func(ctx context.Context) (string, error) {
+		func() {
+			defer func() { _ = recover() }()
+			_ = run.Tx(ctx, "ship", func(ctx context.Context, tx pgx.Tx) error {
+				tries.Add(1)
+				if _, err := tx.Exec(ctx, `insert into public.orders values (1)`); err != nil {
+					return err
+				}
+				panic("a test")
+			})
+		}()
+		if _, err := run.Step(ctx, "b", says("")); err != nil {
+			return "", err
+		}
+		return "rested", run.Sleep(ctx, "nap", 1100*time.Millisecond)
+	})
+	id := start(t, db, "a", nil)
+	eventually(t, "it to end, or a person to be asked", func() bool {
+		return pgtest.One[bool](t, db.Pool(pgtest.Owner), `select exists (select from deed.runs where finished_at is not null) or exists (select from deed.run_steps where verdict = 'HOLD_OVER' and claim is null)`)
+	})
+	want(t, "what it came to", statusOf(t, db, id)+errorOf(t, db, id, "main"), "COMPLETED")
+	want(t, "why the transaction has failed", errorOf(t, db, id, "main/ship"), "PANIC")
+	want(t, "tries", tries.Load(), 1)
+	want(t, "orders", pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from public.orders`), 0)
+	sound(t, db)
 }
 
 // What code does after it has slept is as known as what it did before: its inner steps are recorded, and a refusal of one is for certain. What the
