@@ -20,8 +20,8 @@ type Option func(*runstep.Ask)
 // Was is what an inner step was called before: where that is recorded, it is this one.
 func Was(name string) Option { return func(a *runstep.Ask) { a.Was = name } }
 
-// Named is the name of one inner step of several of a name, as in a loop: id tells it from the others, and is the same when
-// the code runs again.
+// Named is the name of one inner step of several of a name, as in a loop: id, which is UTF-8, tells it from the others, and is the same
+// when the code runs again.
 func Named(name, id string) string {
 	return name + "[" + strings.NewReplacer("%", "%25", "/", "%2F", "[", "%5B", "]", "%5D").Replace(id) + "]"
 }

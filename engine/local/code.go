@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/deedhq/deed/internal/runstep"
 	"github.com/deedhq/deed/internal/work"
@@ -158,10 +159,10 @@ func (b *branch) ask(ask runstep.Ask) (name string, r *recorded, err error) {
 	if c.it.guard.inEscaped(name) {
 		return "", nil, errLeak()
 	}
-	if !nameForm().MatchString(name) || len([]rune(b.prefix+name)) > 200 {
+	if !utf8.ValidString(name) || !nameForm().MatchString(name) || len([]rune(b.prefix+name)) > 200 {
 		return "", nil, &run.Failure{
 			Code: "NAME_INVALID", Final: true, NotDone: true,
-			Err: fmt.Errorf("inner step %q: want letters, digits, _ . : and -, 100 characters at most, and 200 with all that it is in", b.prefix+name),
+			Err: fmt.Errorf("inner step %q: want letters, digits, _ . : and -, 100 characters at most, and 200 with all that it is in, the id of run.Named included, as UTF-8", b.prefix+name),
 		}
 	}
 	if b.asked[name] {

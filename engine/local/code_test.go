@@ -389,6 +389,22 @@ func TestCode_Misuse(t *testing.T) {
 	sound(t, db)
 }
 
+// A name that the database could not keep is refused before anything is done under it: it would be done in each attempt, and never recorded.
+func TestCode_ANameThatIsNoUTF8(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	put(t, db, codePlan)
+	var calls atomic.Int64
+	code(t, db, func(ctx context.Context) (string, error) {
+		return run.Step(ctx, run.Named("item", "caf\xe9"), func(context.Context) (string, error) { calls.Add(1); return "", nil })
+	})
+	id := start(t, db, "a", nil)
+	want(t, "the run", ended(t, db, id), "FAILED")
+	want(t, "why", errorOf(t, db, id, "main"), "NAME_INVALID")
+	want(t, "calls", calls.Load(), 0)
+	sound(t, db)
+}
+
 // A transaction that fails is undone, and its step is tried again; it sees the run's tenant only.
 func TestCode_TxThatFails(t *testing.T) {
 	t.Parallel()
