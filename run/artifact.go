@@ -44,7 +44,7 @@ var artifactSchemes = []string{"file", "s3", "gs", "azure", "https"}
 
 // Put keeps what r has in the engine's [ArtifactStore], and makes it an artifact of the step, or inner step, whose code has ctx: the
 // reference is in the run's log if the step ends well. A step that is begun again puts it again, and what was put in vain goes when it
-// expires.
+// expires. Errors: a [*Failure], TOO_MANY_ARTIFACTS, for more than 50 of a step, or whose references have over 32 KiB together.
 func Put(ctx context.Context, kind string, r io.Reader) (Artifact, error) {
 	const op = "put artifact"
 	s, _ := runstep.From(ctx)
@@ -58,7 +58,7 @@ func Put(ctx context.Context, kind string, r io.Reader) (Artifact, error) {
 }
 
 // Attach makes a an artifact of the step, or inner step, whose code has ctx: what it has put elsewhere itself, at a URI of file, s3, gs, azure
-// or https. Nothing removes that.
+// or https. Nothing removes that. Errors: [deed.Invalid]; else as [Put] has it.
 func Attach(ctx context.Context, a Artifact) error {
 	const op = "attach artifact"
 	s, _ := runstep.From(ctx)

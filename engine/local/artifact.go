@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -18,8 +19,9 @@ import (
 	"github.com/deedhq/deed/run"
 )
 
-// maxArtifacts is how many a step may have: their references stand in one event.
-const maxArtifacts = 50
+// maxArtifacts is how many a step may have, and maxReferences how many bytes of JSON their references have together: they stand in one event, of at most 64 KiB,
+// beside its output.
+const maxArtifacts, maxReferences = 50, 32 << 10
 
 // artifacts are those of a step, or of an inner one. Its methods may be called by several goroutines at once.
 type artifacts struct {
@@ -28,7 +30,8 @@ type artifacts struct {
 	name string // the step's
 
 	mu   sync.Mutex
-	list []run.Artifact
+	list []run.Artifact // guarded by mu
+	size int            // guarded by mu: of the list as JSON
 }
 
 // Put is [runstep.Artifacts]'s.
@@ -71,12 +74,17 @@ func (a *artifacts) Attach(made runstep.Artifact) error {
 	if g := a.it.guard; g.inEscaped(made.URI) || g.in(made.Kind) || g.in(made.SHA256) {
 		return errLeak() // a URI may be signed
 	}
+	text, err := json.Marshal(run.Artifact(made))
+	if err != nil {
+		return fmt.Errorf("the reference of an artifact: %w", err)
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if len(a.list) == maxArtifacts {
-		return &run.Failure{Code: "TOO_MANY_ARTIFACTS", Final: true, Err: fmt.Errorf("a step has at most %d artifacts", maxArtifacts)}
+	if len(a.list) == maxArtifacts || a.size+len(text) > maxReferences {
+		return &run.Failure{Code: "TOO_MANY_ARTIFACTS", Final: true, Err: fmt.Errorf("a step has at most %d artifacts, whose references have %d bytes together", maxArtifacts, maxReferences)}
 	}
 	a.list = append(a.list, run.Artifact(made))
+	a.size += len(text)
 	return nil
 }
 

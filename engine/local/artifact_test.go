@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"strings"
@@ -133,6 +134,35 @@ func TestArtifacts_OfALongName(t *testing.T) {
 	text, err := io.ReadAll(r)
 	if want(t, "its bytes", string(text), "its bytes"); err != nil || r.Close() != nil {
 		t.Error(err)
+	}
+}
+
+// What a step may refer to fits in its end, which is stored beside its output: who attaches more is told so, and what was taken before is the step's.
+func TestArtifacts_FitInTheEnd(t *testing.T) {
+	t.Parallel()
+	for what, c := range map[string]struct {
+		uri  string
+		most int
+	}{"short ones": {"s3://bucket/", 50}, "long ones": {"s3://bucket/" + strings.Repeat("x", 1900), 16}} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.New(t)
+			put(t, db, `{plan: p, version: "1", steps: {a: {kind: go, handler: a}}}`)
+			serve(t, db, local.Options{Handlers: []local.Handler{
+				local.Step("a", func(ctx context.Context, _ nothing) (string, error) {
+					for n := range c.most + 1 {
+						err := run.Attach(ctx, run.Artifact{URI: c.uri + fmt.Sprint(n), Kind: "table", SHA256: strings.Repeat("0", 64), SizeBytes: 1})
+						if f, ok := errors.AsType[*run.Failure](err); n < c.most && err != nil || n == c.most && (!ok || f.Code != "TOO_MANY_ARTIFACTS") {
+							t.Errorf("artifact %d: %v", n, err)
+						}
+					}
+					return strings.Repeat("x", 16_000), nil
+				}),
+			}})
+			id := start(t, db, "r", nil)
+			want(t, "the run", ended(t, db, id), "COMPLETED")
+			want(t, "references", pgtest.One[int](t, db.Pool(pgtest.Owner), `select jsonb_array_length(event_data -> 'artifacts') from deed.run_log where event_type = 'StepCompleted'`), c.most)
+		})
 	}
 }
 
