@@ -42,7 +42,8 @@ func asked(ctx context.Context, op, name string, opts []Option) (runstep.Code, r
 
 // Step does an inner step of a step's code, and remembers what it returns: when the code runs again, after a crash say, it
 // gets that and do is not called. What do returns is stored as JSON of at most 16 KiB, and the caller gets what that
-// reads as, each time.
+// reads as, each time. How it is spelled is not kept: what a [json.RawMessage] or a [json.Number] has may be in other bytes
+// when the code runs again, and means the same.
 //
 // Inner steps are known by name: letters, digits, _ . : and -, of at most 100 characters, each used once ([Named]). What the code
 // does between them it does again, so it must come to the same steps again.
