@@ -63,7 +63,7 @@ grant execute on function deed.settle_delivery, deed.retry_deliveries, deed.redr
 grant execute on function deed.put_plan, deed.load_plan, deed.create_run, deed.start_run, deed.start_requests, deed.event_key, deed.run_event_id to deed_app, deed_worker, deed_admin;
 grant execute on function deed.append_events, deed.try_append_events, deed.store_snapshots, deed.runs_behind, deed.start_runs, deed.start_and_claim, deed.claim_steps, deed.begin_step, deed.announce_steps, deed.extend_steps, deed.finish_steps, deed.record_steps, deed.wake_steps to deed_worker;
 grant execute on function deed.claim_external, deed.extend_external, deed.finish_external, deed.fail_external to deed_worker;
-grant execute on function deed.register_functions, deed.serve_queues to deed_worker;
+grant execute on function deed.register_functions, deed.serve_queues, deed.serve_external to deed_worker;
 grant execute on function deed.unserved_queues to deed_worker, deed_admin;
 grant execute on function deed.approve_run, deed.stop_run, deed.retry_step to deed_admin;
 grant execute on function deed.retain_runs to deed_worker, deed_admin;

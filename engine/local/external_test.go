@@ -150,6 +150,44 @@ func TestExtendExternal_BesideAChange(t *testing.T) {
 	want(t, "what the step after it got", got.Load(), 80)
 }
 
+// A worker that has as much as it takes, and so claims nothing, serves its queue all the same: who renews a lease says so, and waits for nobody to do it.
+func TestExtendExternal_ServesItsQueue(t *testing.T) {
+	t.Parallel()
+	db, _, _ := externalRun(t, "")
+	o, owner := take(t, db), db.Pool(pgtest.Owner)
+	start(t, db, "second", nil)
+	eventually(t, "the second to be offered", func() bool {
+		return pgtest.One[int](t, owner, `select count(*) from deed.run_steps where queue = 'external:resize' and ready`) == 1
+	})
+	const its = `'external:resize' = any (queues)`
+	unserved := func() int {
+		return pgtest.One[int](t, owner, `select count(*) from deed.unserved_queues() where queue = 'external:resize'`)
+	}
+	forget := func() {
+		db.Exec(t, pgtest.Owner, `update deed.run_workers set seen_until = clock_timestamp() - interval '1 second' where `+its)
+	}
+	forget()
+	want(t, "queues that none serves, once its claim was a minute ago", unserved(), 1)
+	want(t, "extended", extendExternal(t, db, o), true)
+	want(t, "queues that none serves, once it has extended", unserved(), 0)
+	want(t, "who serves it", pgtest.One[string](t, owner, `select string_agg(worker, ', ') from deed.run_workers where `+its), "w")
+
+	forget()
+	tx, err := owner.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.Background())
+	if _, err := tx.Exec(t.Context(), `select from deed.run_workers where `+its+` for update`); err != nil {
+		t.Fatal(err)
+	}
+	worker := db.Conn(t, pgtest.Worker)
+	if _, err := worker.Exec(t.Context(), `set lock_timeout = '10s'`); err != nil {
+		t.Fatal(err)
+	}
+	want(t, "extended beside a row that is locked", pgtest.One[bool](t, worker, `select coalesce(deed.extend_external($1::text::uuid, $2, $3) > now(), false)`, o.Run, o.Step, o.Claim), true)
+}
+
 // A step of kind external is computed by an engine and done through SQL functions alone; what it returns later steps see.
 func TestContract_R15_ExternalSteps(t *testing.T) {
 	t.Parallel()

@@ -30,18 +30,17 @@ set jit = off
 as $$
 #variable_conflict use_column
 declare
-  v_now      timestamptz := clock_timestamp();
-  v_queue    text := 'external:' || p_queue;
-  v_instance uuid := md5(v_queue || '/' || p_worker)::uuid;
-  v_tenants  uuid[];
-  v_n        int;
-  v_dry      bool[] := '{}'; -- nothing is left there
-  v_left     int := p_limit;
-  v_got      tid[];
-  v_rows     tid[] := '{}';
-  v_share    int;
-  v_at       int;
-  v_claim    bigint;
+  v_now     timestamptz := clock_timestamp();
+  v_queue   text := 'external:' || p_queue;
+  v_tenants uuid[];
+  v_n       int;
+  v_dry     bool[] := '{}'; -- nothing is left there
+  v_left    int := p_limit;
+  v_got     tid[];
+  v_rows    tid[] := '{}';
+  v_share   int;
+  v_at      int;
+  v_claim   bigint;
 begin
   if (p_limit between 1 and 1000) is not true then
     raise exception 'claim_external: limit must be from 1 to 1000, got %', coalesce(p_limit::text, 'null') using errcode = 'DDARG';
@@ -51,13 +50,7 @@ begin
     raise exception 'claim_external: lease must be from 1 second to 24 hours, got %', coalesce(p_lease::text, 'null') using errcode = 'DDARG';
   end if;
 
-  -- It serves the queue, and says so every 20 seconds; two of a name wait for each other the first time alone.
-  if not exists (select from deed.run_workers w where w.instance = v_instance and w.seen_until > v_now + interval '40 seconds') then
-    perform from deed.run_workers w where w.instance = v_instance for update skip locked;
-    if found or not exists (select from deed.run_workers w where w.instance = v_instance) then
-      perform deed.serve_queues(p_worker, v_instance, array[v_queue], interval '1 minute');
-    end if;
-  end if;
+  perform deed.serve_external(v_queue, p_worker);
 
   -- One look into the index for each tenant that has something here, from a point of chance on.
   with recursive around as (

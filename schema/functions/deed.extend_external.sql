@@ -1,6 +1,6 @@
 -- deed.extend_external: renew the lease of a step of kind external that deed.claim_external has given out. Returns until when
 -- it is the caller's, which is not past its deadline; null: it is not any more, and what becomes of it is not recorded. That the step has begun is
--- told in the run's log (StepStarted). Raises DDARG.
+-- told in the run's log (StepStarted), and that its worker serves the queue (deed.serve_external). Raises DDARG.
 create or replace function deed.extend_external(
   p_run   uuid,
   p_step  text,
@@ -20,6 +20,13 @@ declare
 begin
   if (p_lease between interval '1 second' and interval '24 hours') is not true then
     raise exception 'extend_external: lease must be from 1 second to 24 hours, got %', coalesce(p_lease::text, 'null') using errcode = 'DDARG';
+  end if;
+  -- Before anything is locked.
+  select s.queue, s.claimed_by into v_step
+  from deed.run_steps s
+  where s.run_id = p_run and s.step_id = p_step and s.claim = p_claim and s.offer is not null and s.lease_until > v_now;
+  if found then
+    perform deed.serve_external(v_step.queue, v_step.claimed_by);
   end if;
   -- The run first, as whoever ends a step has it. Where somebody keeps it locked it is told later, with the end.
   perform from deed.runs r where r.run_id = p_run for no key update skip locked;
