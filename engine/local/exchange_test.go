@@ -1,6 +1,7 @@
 package local
 
 import (
+	"log/slog"
 	"testing"
 	"time"
 )
@@ -22,5 +23,19 @@ func TestEngine_LooksAgain(t *testing.T) {
 		if got := e.lookAgain(c.wait); got < c.least || got > c.most {
 			t.Errorf("what waits for its time: %s: it looks again in %s", what, got)
 		}
+	}
+}
+
+// What is recorded, apart from others that are not, is no end that could not be recorded while its lease lasted, and is let go.
+func TestEngine_WhatIsRecordedHasNotExpired(t *testing.T) {
+	t.Parallel()
+	e := &Engine{opts: Options{Logger: slog.New(slog.DiscardHandler)}}
+	for _, c := range []struct{ recorded, once, gone bool }{{true, false, true}, {true, true, true}, {false, true, false}} {
+		if gone := e.Expired(&item{recorded: c.recorded, once: c.once}); gone != c.gone || e.expired.Load() != 0 {
+			t.Errorf("%+v: let go: %t, %d counted", c, gone, e.expired.Load())
+		}
+	}
+	if !e.Expired(&item{}) || e.expired.Load() != 1 {
+		t.Errorf("what is not recorded: %d counted", e.expired.Load())
 	}
 }

@@ -180,6 +180,42 @@ func TestEngine_WhatIsGivenBackMayBeLost(t *testing.T) {
 	}
 }
 
+// So is a step with an effect in the database that was another's by its end, and nothing is published or reserved for it.
+func TestEngine_AnEffectThatIsLost(t *testing.T) {
+	t.Parallel()
+	for kind, step := range map[string]string{"publish": `topic: orders, payload: 1`, "deliver": `channel: email, provider: mail, to: a@example.com, payload: {subject: Paid}`} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.New(t)
+			db.Providers(t, "post", "mail")
+			put(t, db, `{plan: p, version: "1", steps: {a: {kind: `+kind+`, `+step+`}}}`)
+			id := start(t, db, "a", nil)
+			tx, err := db.Pool(pgtest.Owner).Begin(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer tx.Rollback(context.Background())
+			// It is claimed, and cannot be recorded until it is another's.
+			if _, err := tx.Exec(t.Context(), `select from deed.runs where run_id = $1::text::uuid for update`, id); err != nil {
+				t.Fatal(err)
+			}
+			log := &safeLog{}
+			e, _ := serve(t, db, local.Options{Lease: time.Hour, Logger: slog.New(slog.NewTextHandler(log, nil))})
+			eventually(t, "it to be claimed", func() bool { return e.Beside().InHand() == 1 })
+			if _, err := tx.Exec(t.Context(), `update deed.run_steps set claim = claim + 1000, lease_until = 'infinity'`); err != nil {
+				t.Fatal(err)
+			}
+			if err := tx.Commit(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "it to be let go", func() bool { return e.Beside().InHand() == 0 })
+			want(t, "lost", e.Stats().Lost, 1)
+			want(t, "lines of it", log.count("the step was another's"), 1)
+			want(t, "effects", pgtest.One[int](t, db.Pool(pgtest.Owner), `select (select count(*) from deed.log where topic = 'orders') + (select count(*) from deed.channel_outbox)`), 0)
+		})
+	}
+}
+
 // A step that must not be repeated is not begun again because its destination was away, unless its code knows that
 // nothing was done.
 func TestContract_R5_UnavailableMayHaveBeenDone(t *testing.T) {

@@ -26,10 +26,6 @@ func (e *Engine) settle(ctx context.Context, ends []*ending) error {
 	}
 	for _, end := range ends {
 		err := e.settleTogether(ctx, []*ending{end})
-		if errors.Is(err, errNotNow) {
-			end.it.recorded = true
-			continue
-		}
 		if err != nil && !passing(err) {
 			code, notDone := "PUBLISH_REFUSED", true
 			if end.owed != nil {
@@ -47,7 +43,7 @@ func (e *Engine) settle(ctx context.Context, ends []*ending) error {
 }
 
 // settleTogether publishes the messages and reserves the deliveries, and records the ends last: whoever has a run's row
-// takes no other lock.
+// takes no other lock. Where there is one alone, that it is not recorded now is what became of it.
 func (e *Engine) settleTogether(ctx context.Context, effects []*ending) error {
 	var said []string
 	var ends []*ending
@@ -77,10 +73,12 @@ func (e *Engine) settleTogether(ctx context.Context, effects []*ending) error {
 		}
 		return nil
 	})
-	if err != nil {
+	switch {
+	case err == nil:
+		crash.Point("settled effects")
+	case len(effects) > 1 || !errors.Is(err, errNotNow):
 		return err
 	}
-	crash.Point("settled effects")
 	for _, end := range ends {
 		end.it.recorded = true
 	}

@@ -64,10 +64,11 @@ func (e *Engine) budgeted(ctx context.Context) (context.Context, context.CancelF
 }
 
 // Expired is asked of a step whose end could not be recorded for as long as its lease: the engine's attempt has failed, and who
-// claims the step next repeats it under the same key. What must not be repeated is kept: if nobody has taken it by then, its end is recorded.
+// claims the step next repeats it under the same key. What must not be repeated is kept: if nobody has taken it by then, its end is recorded. One whose end was
+// recorded apart from others, which were not, needs nothing any more.
 func (e *Engine) Expired(it *item) bool {
-	if it.once {
-		return false
+	if it.recorded || it.once {
+		return it.recorded
 	}
 	e.expired.Add(1)
 	e.about(it).Error("the end of a step could not be recorded while its lease lasted; the step is begun again under the same key")
