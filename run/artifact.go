@@ -32,7 +32,8 @@ type ArtifactStore interface {
 // ArtifactExpirer is an [ArtifactStore] that removes by itself what is needed no more. Where a store is none, rules of its own have to, such
 // as those of a bucket about names that begin with until-.
 type ArtifactExpirer interface {
-	// Expire removes what was put under names whose day is before now's, in UTC. Every engine calls it when it starts, and every hour.
+	// Expire removes what was put under names whose day is before now's, in UTC. Every engine calls it when it starts, and every hour, and
+	// waits for it when it stops: it returns soon once ctx has ended.
 	Expire(ctx context.Context, now time.Time) error
 }
 
@@ -161,7 +162,7 @@ func (f *Files) Remove(_ context.Context, uri string) error {
 }
 
 // Expire implements [ArtifactExpirer].
-func (f *Files) Expire(_ context.Context, now time.Time) error {
+func (f *Files) Expire(ctx context.Context, now time.Time) error {
 	list, err := os.ReadDir(f.dir)
 	if err != nil {
 		return err
@@ -171,8 +172,35 @@ func (f *Files) Expire(_ context.Context, now time.Time) error {
 		day, ok := strings.CutPrefix(e.Name(), "until-")
 		at, err := time.Parse("20060102", day)
 		if ok && err == nil && at.AddDate(0, 0, 1).Before(now.UTC()) {
-			errs = append(errs, os.RemoveAll(filepath.Join(f.dir, e.Name())))
+			errs = append(errs, remove(ctx, f.dir, e, 2))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// remove removes e, which is in dir, with all that is in it: so many levels down one by one, and nothing more once ctx has ended. Of a day that is each run of each
+// tenant.
+func remove(ctx context.Context, dir string, e fs.DirEntry, levels int) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	path := filepath.Join(dir, e.Name())
+	if !e.IsDir() || levels == 0 {
+		return os.RemoveAll(path)
+	}
+	list, err := os.ReadDir(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // another process may remove it, too
+		return err
+	}
+	var errs []error
+	for _, within := range list {
+		errs = append(errs, remove(ctx, path, within, levels-1))
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	if err := errors.Join(append(errs, ctx.Err())...); err != nil {
+		return err
+	}
+	return os.RemoveAll(path)
 }

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -163,6 +165,61 @@ func TestArtifacts_FitInTheEnd(t *testing.T) {
 			want(t, "the run", ended(t, db, id), "COMPLETED")
 			want(t, "references", pgtest.One[int](t, db.Pool(pgtest.Owner), `select jsonb_array_length(event_data -> 'artifacts') from deed.run_log where event_type = 'StepCompleted'`), c.most)
 		})
+	}
+}
+
+// looks is a context that has ended after so many looks at it.
+type looks struct {
+	context.Context
+	left int
+}
+
+func (l *looks) Err() error {
+	if l.left--; l.left < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// Who stops an engine does not wait until all is removed whose time is over: what is left is removed the next time.
+func TestFiles_ExpireEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	files, err := run.NewFiles(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range 20 {
+		if _, err := files.Put(t.Context(), fmt.Sprintf("until-20200101/tenant/run%d/step/x", n), strings.NewReader("")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"until-20200101/file", "kept/tenant/run/step/x"} {
+		if _, err := files.Put(t.Context(), name, strings.NewReader("")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	left := func() int {
+		list, err := filepath.Glob(filepath.Join(dir, "until-20200101", "tenant", "*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(list)
+	}
+	for _, most := range []int{0, 10} {
+		if err := files.Expire(&looks{t.Context(), most}, time.Now()); !errors.Is(err, context.Canceled) {
+			t.Errorf("it has not ended early: %v", err)
+		}
+		if n := left(); n == 0 || (n == 20) != (most == 0) {
+			t.Errorf("%d of 20 are left, where it ends at look %d", n, most)
+		}
+	}
+	if err := files.Expire(t.Context(), time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	list, err := os.ReadDir(dir)
+	if err != nil || len(list) != 1 || list[0].Name() != "kept" {
+		t.Errorf("in the end: %v, %v", list, err)
 	}
 }
 
