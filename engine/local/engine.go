@@ -131,7 +131,7 @@ type Engine struct {
 	journaled, replayed, journalErrors             atomic.Int64
 }
 
-// New makes one, looks whether its statements fit the installed schema, and registers functions. pool's login holds deed_worker.
+// New makes one, looks whether its statements fit the installed schema, and registers functions, over one connection at a time. pool's login holds deed_worker.
 // Errors: [deed.Conflict] for a version of a function that was registered with another [Policy].
 func New(ctx context.Context, pool *pgxpool.Pool, opts Options) (*Engine, error) {
 	const op = "new engine"
@@ -161,11 +161,9 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts Options) (*Engine, error)
 		return nil, &deed.Error{Op: op, Code: deed.Invalid, Err: err}
 	}
 	e.once = oneEach(e.client)
-	conn, err := pool.Acquire(ctx)
-	if err == nil {
-		defer conn.Release()
-		err = errors.Join(sqlfile.Check(ctx, conn.Conn(), query), sqlfile.Check(ctx, conn.Conn(), codeQuery))
-	}
+	err = pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
+		return errors.Join(sqlfile.Check(ctx, conn.Conn(), query), sqlfile.Check(ctx, conn.Conn(), codeQuery))
+	})
 	if err == nil {
 		err = e.register(ctx)
 	}

@@ -139,6 +139,16 @@ func TestContract_R5_VersionsOfFunctionsWait(t *testing.T) {
 	want(t, "calls", fmt.Sprint(calls[2].Load(), calls[3].Load()), "2 1")
 }
 
+// A pool may have one connection: who registers functions asks for no second one meanwhile.
+func TestNew_OnOneConnection(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	if _, err := local.New(t.Context(), db.NewPool(pgtest.Worker, 1), local.Options{Handlers: []local.Handler{local.Func("ship", 1, ship)}}); err != nil {
+		t.Fatal(err)
+	}
+	want(t, "functions", pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.run_functions`), 1)
+}
+
 // What an engine serves is told again soon where that was lost, and not with the next renewal: requests without a version go to an older one meanwhile.
 func TestEngine_SaysAgainSoonWhatItServes(t *testing.T) {
 	t.Parallel()
