@@ -12,14 +12,15 @@ import (
 
 // Cancel ends a run: none of its steps begins any more. What is being done is not undone; its
 // worker hears of it when it renews its lease. It is false for a run that was cancelled before. For operators; it is in the audit
-// log. Errors: [deed.Invalid] without a reason; [deed.NotFound]; [deed.Conflict] for a run that has
-// ended otherwise.
+// log. Errors: [deed.Invalid] without a reason; [deed.NotFound]; [deed.Forbidden] for another tenant's run than the transaction has set; [deed.Conflict] for a run
+// that has ended otherwise.
 func Cancel(ctx context.Context, db deed.DB, id string, act audit.Act) (bool, error) {
 	return actOn[bool](ctx, db, "cancel run", id, query.Stop, act)
 }
 
 // Approve is a person's approval of a run whose plan wants one: it begins. For operators; it is in the audit log.
-// Errors: [deed.Invalid] without a reason; [deed.NotFound]; [deed.Conflict] for a run that waits for no approval.
+// Errors: [deed.Invalid] without a reason; [deed.NotFound]; [deed.Forbidden] for another tenant's run than the transaction has set; [deed.Conflict] for a run
+// that waits for no approval.
 func Approve(ctx context.Context, db deed.DB, id string, act audit.Act) error {
 	_, err := actOn[bool](ctx, db, "approve run", id, query.Approve, act)
 	return err

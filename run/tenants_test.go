@@ -203,6 +203,65 @@ func TestContract_D7_AnothersRunIsNotRedacted(t *testing.T) {
 	}
 }
 
+// Nor is who has set one told what has become of another one's run by asking to end it or to approve it.
+func TestContract_D7_AnothersRunIsNotDecided(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	a, b := tenant.ID{0xa}, tenant.ID{0xb}
+	runs := runsOf(t, db, a, b)
+	decide(t, db, runs[b], run.RunCancelled)
+	act := audit.Act{By: "ann", Reason: "a test"}
+	bound := "deed_test_bound_" + db.Name()
+	db.Exec(t, pgtest.Owner, `create role `+pgx.Identifier{bound}.Sanitize()+` login in role deed_app`)
+	t.Cleanup(func() { db.Exec(t, pgtest.Owner, `drop role `+pgx.Identifier{bound}.Sanitize()) })
+	if _, err := tenant.Bind(t.Context(), db.Pool(pgtest.Admin), bound, []tenant.ID{a}, audit.Act{By: "x", Reason: "x"}); err != nil {
+		t.Fatal(err)
+	}
+	db.Exec(t, pgtest.Owner, `grant deed_admin to `+pgx.Identifier{bound}.Sanitize()) // who binds a login does so before it is an operator
+	admin := pgtest.One[string](t, db.Pool(pgtest.Admin), `select session_user::text`)
+	for _, c := range []struct {
+		what, login, set string
+		refused          bool
+	}{
+		{"a set", admin, a.String(), true},
+		{"a setting that cannot be read", admin, "b", true},
+		{"bound to a, none set", bound, "", true},
+		{"bound to a, a set", bound, a.String(), true},
+		{"bound to a, b set", bound, b.String(), true},
+		{"b set", admin, b.String(), false},
+		{"none set", admin, "", false},
+	} {
+		for what, said := range map[string]struct {
+			do  func(pgx.Tx) (bool, error)
+			own string // what its tenant is told
+		}{
+			"cancel":  {func(tx pgx.Tx) (bool, error) { return run.Cancel(t.Context(), tx, runs[b], act) }, "false "},
+			"approve": {func(tx pgx.Tx) (bool, error) { return false, run.Approve(t.Context(), tx, runs[b], act) }, "false " + string(deed.Conflict)},
+		} {
+			conn := db.Conn(t, pgtest.Owner) // each has a session of its own
+			if _, err := conn.Exec(t.Context(), `set session authorization `+pgx.Identifier{c.login}.Sanitize()); err != nil {
+				t.Fatal(err)
+			}
+			var did bool
+			err := pgx.BeginFunc(t.Context(), conn, func(tx pgx.Tx) (err error) {
+				if _, err := tx.Exec(t.Context(), `select set_config('app.current_tenant_id', $1, true)`, c.set); err != nil {
+					return err
+				}
+				did, err = said.do(tx)
+				return err
+			})
+			answer := said.own
+			if c.refused {
+				answer = "false " + string(deed.Forbidden)
+			}
+			want(t, fmt.Sprintf("%s, %s b's: %v", c.what, what, err), fmt.Sprint(did, " ", deed.CodeOf(err)), answer)
+			if err := conn.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
 // Who crosses tenants and has set one, or is bound to one, has no step of another one's tried again.
 func TestRetryStep_AnothersStep(t *testing.T) {
 	t.Parallel()

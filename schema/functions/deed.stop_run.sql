@@ -1,7 +1,7 @@
 -- deed.stop_run: cancel a run: RunCancelled, and none of its steps begins any more. What is being done
 -- is not undone; its worker hears at the next renewal of its lease that it has lost it. For operators; it is in the audit
--- log. A run that is cancelled stays so, and false is returned. Raises DDARG without a reason, DDNFD, DDCON
--- for a run that has ended otherwise.
+-- log. A run that is cancelled stays so, and false is returned. Raises DDARG without a reason, DDNFD, DDTEN for another tenant's run than the transaction has set or the login
+-- is bound to, DDCON for a run that has ended otherwise.
 create or replace function deed.stop_run(
   p_run    uuid,
   p_reason text,
@@ -22,7 +22,15 @@ begin
   select r.tenant_id, r.status, r.finished_at into v_run from deed.runs r where r.run_id = p_run for no key update;
   if not found then
     raise exception 'stop_run: there is no run %', p_run using errcode = 'DDNFD';
-  elsif v_run.status = 'CANCELLED' then
+  end if;
+  -- As deed.write_events has it, which is not asked where nothing is appended.
+  if (coalesce(current_setting('app.current_tenant_id', true), '') <> '' or exists (select from deed.tenant_logins l where l.login = session_user)
+      or exists (select from deed.shut_logins l where l.login = session_user))
+    and (deed.current_tenant() = v_run.tenant_id) is not true
+  then
+    raise exception 'stop_run: the run is of another tenant than the transaction has set, or than this login is bound to' using errcode = 'DDTEN';
+  end if;
+  if v_run.status = 'CANCELLED' then
     return false;
   elsif v_run.finished_at is not null then
     raise exception 'stop_run: run % has ended, it is %', p_run, v_run.status using errcode = 'DDCON';
