@@ -113,7 +113,7 @@ func TestCode_StatementsOfInnerSteps(t *testing.T) {
 	const wide = 40
 	var all atomic.Int64
 	together := make(chan struct{})
-	// A statement that was cut off would be made again, one for each inner step.
+	// A statement that was cut off would be made again.
 	e, err := local.New(t.Context(), pool, local.Options{PollInterval: 10 * time.Millisecond, Deadline: pgtest.Patience, StateStore: local.StateStore{WriteLatencyBudget: pgtest.Patience}, Handlers: []local.Handler{
 		local.Step("code", func(ctx context.Context, _ nothing) (string, error) {
 			for n := range 10 {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"github.com/deedhq/deed/internal/sqlstate"
 )
 
@@ -82,26 +84,37 @@ func (g *gatherer) run(ctx context.Context) {
 }
 
 // recordAll records list, one by one where together one is refused, or its run is locked by somebody: none waits for another. A run that is locked is
-// asked for once, whatever of it is in the list: each would take as long, and the others wait behind it.
+// asked for once, whatever of it is in the list: each would take as long, and the others wait behind it. So would each where no answer comes: those who have
+// brought them come again.
 func (g *gatherer) recordAll(ctx context.Context, list []*record) {
 	answers, err := g.do(ctx, list)
-	if err == nil || len(list) == 1 {
+	if err == nil || len(list) == 1 || unanswered(err) {
 		tellAll(list, answers, err)
 		return
 	}
 	locked := map[string]error{} // by run
-	for _, r := range list {
+	for n, r := range list {
 		alone := []*record{r}
 		if err := locked[r.it.run]; err != nil {
 			tellAll(alone, nil, err)
 			continue
 		}
 		answers, err := g.do(ctx, alone)
+		if unanswered(err) {
+			tellAll(list[n:], nil, err)
+			return
+		}
 		if sqlstate.Locked(err) {
 			locked[r.it.run] = err
 		}
 		tellAll(alone, answers, err)
 	}
+}
+
+// unanswered reports whether err is of a database that cannot be reached, or has not answered in time: what it says itself may be of one record alone.
+func unanswered(err error) bool {
+	_, said := errors.AsType[*pgconn.PgError](err)
+	return err != nil && !said && passing(err)
 }
 
 // tellAll tells those who have brought list what was said of it.

@@ -23,7 +23,7 @@ type timed struct {
 	since time.Time
 }
 
-var errTogether = errors.New("together they are refused")
+var errTogether = &pgconn.PgError{Code: "DDARG", Message: "together they are refused"}
 
 func (s *timed) do(_ context.Context, list []*record) ([]said, error) {
 	s.mu.Lock()
@@ -186,5 +186,44 @@ func TestGatherer_ALockedRunIsAskedForOnce(t *testing.T) {
 	}
 	if asked != 2 { // with the others, and alone
 		t.Errorf("the locked run was asked for %d times, want twice", asked)
+	}
+}
+
+// A database that does not answer is not waited for once for each of those that have gathered: they are told, and come again. What one of them is
+// refused for is its own as before.
+func TestGatherer_NoAnswerIsWaitedForOnce(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		refused         bool // together, by a database that falls silent at the third that is tried alone
+		asked, recorded int
+	}{"together": {false, 1, 0}, "alone": {true, 4, 2}} {
+		asked := 0
+		g := newGatherer(func(_ context.Context, list []*record) ([]said, error) {
+			asked++
+			switch {
+			case c.refused && len(list) > 1:
+				return nil, errTogether
+			case !c.refused || asked == 4:
+				return nil, context.DeadlineExceeded
+			}
+			return make([]said, len(list)), nil
+		})
+		var list []*record
+		for n := range 200 {
+			list = append(list, &record{it: &item{run: fmt.Sprint(n)}, answer: make(chan answer, 1)})
+		}
+		g.recordAll(t.Context(), list)
+		recorded := 0
+		for n, r := range list {
+			switch a := <-r.answer; {
+			case a.err == nil:
+				recorded++
+			case !errors.Is(a.err, context.DeadlineExceeded):
+				t.Errorf("%s: record %d: %v", name, n, a.err)
+			}
+		}
+		if asked != c.asked || recorded != c.recorded {
+			t.Errorf("%s: asked %d times, %d recorded; want %d and %d", name, asked, recorded, c.asked, c.recorded)
+		}
 	}
 }

@@ -116,7 +116,7 @@ func (e *Engine) recordIn(ctx context.Context, db deed.DB, list []*record) ([]sa
 		started[k], again[k] = r.started, r.again
 		text, err := json.Marshal(r.data)
 		if err != nil {
-			return nil, fmt.Errorf("the end of inner step %s: %w", r.name, err)
+			return nil, &deed.Error{Op: "record step", Code: deed.Invalid, Err: fmt.Errorf("the end of inner step %s: %w", r.name, err)}
 		}
 		data[k] = string(text)
 	}
