@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/admin"
 	"github.com/deedhq/deed/internal/pgtest"
@@ -188,6 +190,79 @@ func TestContract_O13_AKeyLockedForLongHoldsUpNoLane(t *testing.T) {
 			}
 			inOrder(t, sink.succeeded())
 		})
+	}
+}
+
+// Nor does one with a message locked that stands behind another of its key hold up other
+// keys, or what became of the one before it, be that new or a claim that ran out. None of
+// the key overtakes it, and the key goes on when that has ended, whichever way.
+func TestContract_O13_AParkedMessageLockedForLongHoldsUpNobody(t *testing.T) {
+	t.Parallel()
+	for _, commits := range []bool{true, false} {
+		for _, lapsed := range []bool{true, false} {
+			t.Run(fmt.Sprintf("commits=%t lapsed=%t", commits, lapsed), func(t *testing.T) {
+				t.Parallel()
+				db := pgtest.New(t)
+				worker := db.Pool(pgtest.Worker)
+				db.Exec(t, pgtest.Worker, `select deed.declare_topic('orders', 'stream')`)
+				sub := pgtest.One[int](t, worker, `select subscription from deed.subscribe('orders', 's')`)
+				published := publish(t, db, keyed("k", 0), keyed("k", 1), keyed("k", 2), keyed("l", 0))
+				first, locked, last, other := published[0].Seq, published[1].Seq, published[2].Seq, published[3].Seq
+				db.Exec(t, pgtest.Owner, `
+					insert into deed.pending (subscription, slot, id, tenant_id, ord_at, key_hash, parked)
+					select $1, l.slot, l.id, l.tenant_id, l.created_at, deed.key_hash(l.tenant_id, l.key), row_number() over (partition by l.key order by l.id) > 1
+					from deed.log l`, sub)
+				hash := func(id int64) int64 {
+					return pgtest.One[int64](t, db.Pool(pgtest.Owner), `select key_hash from deed.pending where id = $1`, id)
+				}
+				ask := func(sql string, args ...any) []int64 {
+					t.Helper()
+					ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+					defer cancel()
+					rows, err := worker.Query(ctx, sql, args...)
+					if err != nil {
+						t.Fatalf("%s: %v", sql, err)
+					}
+					list, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+					if err != nil {
+						t.Fatalf("%s: %v", sql, err)
+					}
+					return list
+				}
+				attend := func() []int64 {
+					t.Helper()
+					return ask(`select id from deed.attend($1, 'w', 10, '{0}', '{1073741824}', '1 hour')`, sub)
+				}
+				heal := func() []int64 {
+					t.Helper()
+					return ask(`select unnest(deed.heal_keys($1, '{0}', '{63}'))`, sub)
+				}
+				if lapsed {
+					same(t, "claimed before", attend(), []int64{first, locked, last, other})
+					db.Exec(t, pgtest.Owner, `update deed.pending set lease_until = clock_timestamp() - interval '1 ms'`)
+				}
+
+				open := openTx(t, db, pgtest.Admin, fmt.Sprintf(`select deed.discard(%d, 'not needed')`, locked))
+				same(t, "claimed", attend(), []int64{first, other})
+				same(t, "claims of what stands behind it", pgtest.One[int](t, worker, `select count(claim) from deed.pending where id = $1`, last), 0)
+				key, others := hash(first), hash(other)
+				same(t, "finished", finish(t, worker, sub, pgtest.One[int64](t, worker, `select claim from deed.pending where id = $1`, first), first, other), 2)
+				same(t, "keys of which nothing is aside", ask(`select unnest(deed.release_keys($1, array[$2::bigint, $3::bigint]))`, sub, key, others), []int64{others})
+				same(t, "let go meanwhile", heal(), []int64{})
+				same(t, "claimed meanwhile", attend(), []int64{})
+
+				rest := []int64{last}
+				end := open.Commit
+				if !commits {
+					rest, end = []int64{locked, last}, open.Rollback
+				}
+				if err := end(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				same(t, "let go", heal(), []int64{key})
+				same(t, "claimed afterwards", attend(), rest)
+			})
+		}
 	}
 }
 

@@ -120,8 +120,9 @@ func (r *Reader) slots() *slots {
 }
 
 // healKeys looks, when there are new lanes and once a minute, for keys whose
-// messages are parked behind nothing, and lets the first of each go. Nothing that
-// deed does leaves one; what an operator restores or deletes by hand may.
+// messages are parked behind nothing, and lets the first of each go. What an operator
+// restores or deletes by hand leaves one, and so does who keeps a key's first message
+// locked when its turn comes (deed.release_keys).
 func (r *Reader) healKeys(ctx context.Context, ls *lanes) {
 	tick := time.NewTicker(healEvery)
 	defer tick.Stop()

@@ -4,11 +4,12 @@
 -- deed.claim's do. Up to p_limit messages that are not parked are claimed,
 -- oldest first, each with up to p_run messages of its key that stand behind it,
 -- in order: head names the message that a row follows. What stands behind may
--- have a lower number, if it has committed late. deed.finish and
+-- have a lower number, if it has committed late. None is claimed past one that is
+-- dead, or that somebody has locked, as to discard it: nobody is waited for. deed.finish and
 -- deed.fail record outcomes, and deed.release_keys, in the same transaction,
 -- lets what stands behind them go.
 --
--- A claim that is taken over is taken over for all that it held of the key, also
+-- A claim that is taken over is taken over for all that it held of the key and nobody has locked, also
 -- for what is not claimed again now: of a run nobody records the end alone. lost_claims
 -- is above 0 of what is claimed by the claim that took it over alone, as deed.claim's.
 create or replace function deed.attend(
@@ -76,8 +77,15 @@ begin
     with freed as (
       update deed.pending p
       set claim = null, claimed_at = null, claimed_by = null, lease_until = null, lost_claims = p.lost_claims + 1
-      from unnest(v_keys, v_was) u(key_hash, claim)
-      where p.subscription = p_subscription and p.key_hash = u.key_hash and p.claim = u.claim and p.parked
+      where p.ctid = any (array(
+        select q.ctid
+        from unnest(v_keys, v_was) u(key_hash, claim)
+        cross join lateral (
+          select i.ctid from deed.pending i
+          where i.subscription = p_subscription and i.key_hash = u.key_hash and i.claim = u.claim and i.parked
+          for update skip locked
+        ) q
+      ))
       returning p.id
     )
     select v_over || array_agg(f.id) into v_over from freed f;
@@ -109,17 +117,22 @@ begin
       select p.key_hash from deed.pending p where p.subscription = p_subscription and p.id = h.id and p.key_hash is not null
     ) k
     cross join lateral (
-      select q.ctid, bool_or(q.dead_at is not null) over (order by q.id) as waits
+      select q.ctid, bool_or(q.ctid is null or q.dead_at is not null) over (order by w.id) as waits
       from (
-        select p.ctid, p.id, p.dead_at
+        select p.id
         from deed.pending p
         where p.subscription = p_subscription and p.key_hash = k.key_hash and p.parked
         order by p.id
         limit p_run
-        for update
-      ) q
+      ) w
+      left join lateral (
+        select p.ctid, p.dead_at
+        from deed.pending p
+        where p.subscription = p_subscription and p.id = w.id and p.key_hash = k.key_hash and p.parked
+        for update skip locked
+      ) q on true
     ) f
-    where not f.waits; -- for one that is dead: none is attempted past it
+    where not f.waits; -- for one that is dead or locked: none is attempted past it
   end if;
 
   if current_setting('synchronous_commit') in ('off', 'local', 'remote_write') then

@@ -1,11 +1,12 @@
 -- deed.heal_keys: let the first message go of each key of a stream of which all
 -- that is aside is parked: behind something that is not there any more, such as
--- a row that somebody deleted.
+-- a row that somebody deleted, or because the first was locked when its turn came
+-- (deed.release_keys, deed.try_lock_keys).
 --
--- For the holder of lanes, whose slots the parallel arrays name. Nothing that
--- deed does leaves such a key, and the release of a key that has been let go
--- meanwhile changes nothing. Costs two looks at an index for each key that
--- has messages aside. Returns the keys.
+-- For the holder of lanes, whose slots the parallel arrays name. The release of a
+-- key that has been let go meanwhile changes nothing. Costs two looks at an index
+-- for each key that has messages aside. Returns the keys that it has let go: one whose
+-- first is still locked is not among them.
 create or replace function deed.heal_keys(
   p_subscription int,
   p_slots_from   int[],
@@ -52,6 +53,9 @@ begin
     );
   if v_hashes is not null then
     perform deed.release_keys(p_subscription, v_hashes);
+    select array_agg(u.hash) into v_hashes
+    from unnest(v_hashes) u(hash)
+    where exists (select from deed.pending p where p.subscription = p_subscription and p.key_hash = u.hash and not p.parked);
   end if;
   return v_hashes;
 end
