@@ -496,7 +496,8 @@ func TestContract_O4_OldestFirstAcrossDoors(t *testing.T) {
 	}
 }
 
-// The faces pass over a stream: its messages are read from the log, in order.
+// The faces pass over a stream: its messages are read from the log, in order. What they
+// have claimed before, of the queue, they finish or fail.
 func TestContract_O4_StreamsAreNoDoors(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -507,8 +508,21 @@ func TestContract_O4_StreamsAreNoDoors(t *testing.T) {
 		t.Fatal(err)
 	}
 	worker := db.Pool(pgtest.Worker)
+	db.Exec(t, pgtest.App, `insert into public.outbox (topic, payload) values ('a', '{}'), ('a', '{}')`)
+	first := list(t, worker, `select id::text from app.outbox_claim(1, '`+tokenA+`', null)`)
+	second := list(t, worker, `select id::text from m10_recovery.claim_outbox_events('w', 1)`)
 	db.Exec(t, pgtest.App, `insert into public.outbox (topic, payload) values ('a', '{}'), ('b', '{}')`)
 	db.Exec(t, pgtest.Admin, `select deed.set_topic('a', 'stream')`)
+	for range 2 { // and again, after a lost answer
+		same(t, "finished", pgtest.One[int](t, worker, `select app.outbox_mark_delivered('`+tokenA+`', array[$1::text::uuid])`, first[0]), 1)
+	}
+	db.Exec(t, pgtest.Worker, `select m10_recovery.complete_outbox_event($1::text::bigint, 'w', false, 'no')`, second[0])
+	same(t, "failed", pgtest.One[string](t, worker, `select string_agg(concat_ws(' ', attempts, claimed_by), ', ') from deed.pending where id = $1::text::bigint`, second[0]), "1")
+	// What a stream has put aside of a key is not theirs, whoever has it.
+	db.Exec(t, pgtest.Owner, `update deed.pending set key_hash = 7, claim = 1, claimed_by = 'w', claimed_at = now(), lease_until = now() where id = $1::text::bigint`, second[0])
+	db.Exec(t, pgtest.Worker, `select m10_recovery.complete_outbox_event($1::text::bigint, 'w', success) from unnest('{t,f}'::boolean[]) success`, second[0])
+	same(t, "of what is a stream's", pgtest.One[string](t, worker, `select string_agg(concat_ws(' ', attempts, claimed_by), ', ') from deed.pending where id = $1::text::bigint`, second[0]), "1 w")
+	db.Exec(t, pgtest.Owner, `update deed.pending set key_hash = null, claim = null, claimed_by = null, claimed_at = null, lease_until = null where id = $1::text::bigint`, second[0])
 	db.Exec(t, pgtest.App, `insert into public.outbox (topic, payload) values ('a', '{}'), ('b', '{}')`)
 	if got := list(t, worker, `select topic from app.outbox_claim(100, '`+tokenA+`', null)`); !slices.Equal(got, []string{"b", "b"}) {
 		t.Errorf("beside a stream %v are claimed", got)

@@ -4,7 +4,8 @@
 -- receipt a subscription. p_message_ids, parallel to p_ids if given: the
 -- identities, which differ when a number was used twice. Returns how many this
 -- worker has finished, so that a repeat after a lost answer says the same; what
--- it does not hold counts for nothing, and in a receipt's column lost (O14).
+-- it does not hold counts for nothing, and in a receipt's column lost (O14). What was
+-- claimed before its topic became a stream is finished like the rest.
 create or replace function deed.finish_doors(
   p_worker      text,
   p_ids         bigint[],
@@ -21,7 +22,7 @@ set enable_seqscan = off
 set jit = off
 as $$
 declare
-  v_doors  int[] := deed.doors();
+  v_doors  int[] := array(select s.id from deed.subscriptions s where s.door order by s.id); -- streams', too: see above
   v_done   int;
   v_sum    int := 0;
   v_before int;
@@ -43,6 +44,7 @@ begin
           cross join lateral (
             select i.ctid from deed.pending i
             where i.subscription = d.id and i.id = u.id and i.claimed_by = p_worker
+              and i.key_hash is null -- else a stream has put it aside
               and (
                 p_message_ids is null
                 or u.message_id = deed.message_id(i.ord_at, i.id)
@@ -82,7 +84,7 @@ begin
       select from unnest(v_doors) d(id)
       cross join unnest(p_ids) u(id)
       cross join lateral (
-        select from deed.pending p where p.subscription = d.id and p.id = u.id and p.claimed_by = p_worker offset 0
+        select from deed.pending p where p.subscription = d.id and p.id = u.id and p.claimed_by = p_worker and p.key_hash is null offset 0
       ) q
     );
   end loop;
