@@ -363,6 +363,26 @@ func TestStream_EndsWithoutLanes(t *testing.T) {
 	same(t, "the topic", pgtest.One[string](t, c.db.Pool(pgtest.Worker), `select mode from deed.topics where not own`), "queue")
 }
 
+// Nor does who subscribes in a transaction that is left open.
+func TestStream_AnOpenSubscriptionHoldsUpNoEnd(t *testing.T) {
+	t.Parallel()
+	c := newChanging(t)
+	c.exec(pgtest.Worker, takeLanes, worker(1), []int{c.sub})
+	c.exec(pgtest.Admin, `select deed.set_topic('orders', 'queue')`)
+	c.pauseAll()
+	open := openTx(t, c.db, pgtest.Worker, `select deed.subscribe('orders', 'late')`)
+	for range 2 {
+		c.exec(pgtest.Worker, takeLanes, worker(1), []int{c.sub})
+	}
+	same(t, "the topic", pgtest.One[string](t, c.db.Pool(pgtest.Worker), `select mode from deed.topics where not own`), "queue")
+	if err := open.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	late := pgtest.One[int](t, c.db.Pool(pgtest.Worker), `select id from deed.subscriptions where name = 'late'`)
+	scan(t, c.db, late)
+	same(t, "the queue's list", pgtest.One[[]int](t, c.db.Pool(pgtest.Worker), `select subscriptions from deed.topics where topic = 'orders'`), []int{c.sub, late})
+}
+
 // Who subscribes while a stream is being made a queue is brought what was published
 // before the topic was declared, too: it joins the queue's list.
 func TestContract_O18_SubscribedWhileAStreamEnds(t *testing.T) {

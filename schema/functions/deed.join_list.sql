@@ -3,7 +3,8 @@
 --
 -- Changes of one topic's list exclude each other, and are in the order of their
 -- versions. Nobody waits for a transaction that has one to do, nor for a stream that
--- is being made a queue: then the result is false, and deed.backfill tries again.
+-- is being made a queue: then the result is false, nothing is locked, and deed.backfill
+-- tries again.
 create or replace function deed.join_list(
   p_subscription int
 ) returns boolean
@@ -21,6 +22,14 @@ begin
   if not found then
     return true;
   end if;
+  -- What a stream finds in the log is not all that this one is owed: it joins the queue's.
+  -- Asked before the topic's row is locked, which the caller may keep and the end of the
+  -- stream needs, and once more under that.
+  if exists (
+    select from deed.topics t join deed.relanings r on r.subscription = any (t.subscriptions) where t.topic = v_name and r.mode = 'queue'
+  ) then
+    return false;
+  end if;
   begin
     lock table deed.list_lock in row exclusive mode; -- see deed.level_list
     if not exists (select from deed.topics t where t.topic = v_name) then
@@ -30,12 +39,12 @@ begin
     if not found then
       return false; -- it was removed meanwhile: deed.backfill declares it anew
     end if;
+    if exists (select from deed.relanings r where r.subscription = any (v_topic.subscriptions) and r.mode = 'queue') then
+      raise lock_not_available; -- which gives the locks back
+    end if;
   exception when lock_not_available then
     return false;
   end;
-  if exists (select from deed.relanings r where r.subscription = any (v_topic.subscriptions) and r.mode = 'queue') then
-    return false; -- it joins the queue's: what a stream finds in the log is not all that this one is owed
-  end if;
   v_version := nextval('deed.list_seq');
   -- A stream is read from the log: from its first window, or from the mark on.
   update deed.subscriptions s
