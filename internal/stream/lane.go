@@ -58,6 +58,8 @@ type lane struct {
 	keys    *blockedKeys
 	left    atomic.Bool // a stop waits no longer: nothing more is recorded
 
+	released atomic.Bool // it has been given back: under this fence it is nobody's any more
+
 	mu         sync.Mutex
 	ordered    bool   // guarded by mu: as of assignedLane
 	lastWindow *int64 // guarded by mu: as of assignedLane
@@ -146,7 +148,9 @@ func (l *lane) run(ctx context.Context, after *lane) {
 	defer cancel()
 	if _, err := l.st.DB.Exec(rctx, query.ReleaseLane, l.st.ID, l.no, l.fence); err != nil {
 		l.st.Log.Warn("giving a lane back failed; another worker takes it when its lease ends", "lane", l.no, "error", sqlstate.WithHint(err))
+		return
 	}
+	l.released.Store(true)
 }
 
 // read goes on from the recorded position until ctx ends, and returns when all

@@ -29,7 +29,8 @@ func newLanes(st *stream) *lanes {
 
 // assign makes the running lanes those of a: it starts and ends what is not. A lane
 // is the same if its fence is: one that was lost, and is this process's again, goes
-// on from what is recorded, not from what the lane before it had in memory.
+// on from what is recorded, not from what the lane before it had in memory. One that
+// was given back while a was under way is not begun again.
 func (ls *lanes) assign(ctx context.Context, a *assignment) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -50,10 +51,17 @@ func (ls *lanes) assign(ctx context.Context, a *assignment) {
 	}
 	ls.st.leases.renew(a.asked) // only now: no lane that was lost is to be taken for fresh
 	for _, given := range a.lanes {
-		if !keep[given.no] {
+		if !keep[given.no] && !ls.wasReleased(given) {
 			ls.start(ctx, given)
 		}
 	}
+}
+
+// wasReleased reports whether a lane has been given back since it was asked what is
+// this process's: a lane that is taken again has another fence. ls.mu is held.
+func (ls *lanes) wasReleased(given assignedLane) bool {
+	l := ls.ended[given.no]
+	return l != nil && l.fence == given.fence && l.released.Load()
 }
 
 // start begins to read a lane; one that is to be given back ends at once. ls.mu is
