@@ -13,6 +13,15 @@ func topicUnread(t *testing.T, _ *scene) {
 	find(t, examine(t, db.Pool(pgtest.Admin), doctor.Options{}), "topic-unread", doctor.OK, "")
 	db.Exec(t, pgtest.Owner, `update deed.pending set ord_at = now() - interval '2 hours'`)
 	says(t, find(t, examine(t, db.Pool(pgtest.Admin), doctor.Options{}), "topic-unread", doctor.Warn, "forgotten"), "3 messages", "2h")
+	// Nor is it forgotten when retention has moved them out of the log.
+	db.Exec(t, pgtest.Owner, `update deed.partitions set opened_at = now() - interval '25 hours' where n = 0`)
+	db.Exec(t, pgtest.Owner, `select deed.keep_partitions()`)
+	db.Exec(t, pgtest.Owner, `update deed.partitions set opened_at = opened_at - interval '9 days' where opened_at is not null`)
+	eventually(t, "they to be kept apart", func() bool {
+		db.Exec(t, pgtest.Worker, `select deed.retention_step()`)
+		return pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.kept`) == 3
+	})
+	says(t, find(t, examine(t, db.Pool(pgtest.Admin), doctor.Options{}), "topic-unread", doctor.Warn, "forgotten"), "3 messages", "2h")
 }
 
 func subscriptionUnattended(t *testing.T, _ *scene) {

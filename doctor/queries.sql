@@ -390,7 +390,8 @@ limit 20;
 
 -- name: unread
 -- Subscription 0 has what was published to topics that nobody declared. Of the
--- first thousand that may be claimed, by the index that claims use.
+-- first thousand that may be claimed, by the index that claims use. What is older than
+-- the log is kept apart.
 select l.topic, pg_catalog.count(*), extract(epoch from pg_catalog.clock_timestamp() - pg_catalog.min(p.ord))::float8
 from (
   select q.slot, q.id, q.ord from deed.pending q
@@ -399,7 +400,11 @@ from (
   order by q.ord, q.id
   limit 1000
 ) p
-join deed.log l on l.slot = p.slot and l.id = p.id
+cross join lateral (
+  select o.topic from deed.log o where o.slot = p.slot and o.id = p.id
+  union all
+  select k.topic from deed.kept k where k.slot = p.slot and k.id = p.id
+) l
 group by l.topic
 order by pg_catalog.min(p.ord), l.topic
 limit 20;
