@@ -62,7 +62,7 @@ func checkMessages(ctx context.Context, e *exam) error {
 		}
 		e.addf(Warn, "dead-letters-old", subscription,
 			"deed dead list says why; deed dead redrive tries them again, deed dead discard gives them up",
-			"%d dead letters wait for a decision, one for %s; their partitions of the log stay meanwhile, and in order their keys wait", n, ago(seconds))
+			"%d dead letters wait for a decision, one for %s; they are kept until then, and of a stream in order their keys wait", n, ago(seconds))
 		return nil
 	})
 }

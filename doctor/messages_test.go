@@ -1,6 +1,7 @@
 package doctor_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/deedhq/deed/doctor"
@@ -94,4 +95,17 @@ func deadLettersOld(t *testing.T, _ *scene) {
 	find(t, examine(t, db.Pool(pgtest.Admin), doctor.Options{}), "dead-letters-old", doctor.OK, "")
 	db.Exec(t, pgtest.Owner, `update deed.pending set dead_at = now() - interval '8 days'`)
 	says(t, find(t, examine(t, db.Pool(pgtest.Admin), doctor.Options{}), "dead-letters-old", doctor.Warn, "orders/s"), "2 dead letters", "8 days")
+	// Those of topics that nobody declared are found once.
+	db.Exec(t, pgtest.App, `select deed.publish('forgotten', '{}')`)
+	db.Exec(t, pgtest.Owner, `update deed.pending set dead_at = now() - interval '8 days', last_error = 'no' where subscription = 0`)
+	var names []string
+	for _, f := range examine(t, db.Pool(pgtest.Admin), doctor.Options{}) {
+		if f.Name == "dead-letters-old" {
+			names = append(names, f.Subject)
+		}
+	}
+	slices.Sort(names)
+	if want := []string{"orders/s", "topics that nobody declared"}; !slices.Equal(names, want) {
+		t.Errorf("old dead letters are found of %q, want %q", names, want)
+	}
 }

@@ -413,11 +413,7 @@ limit 20;
 -- Of each subscription the first dead letters by number, up to ten thousand, by
 -- the index that has those alone.
 select case when s.id = 0 then 'topics that nobody declared' else s.topic || '/' || s.name end, d.n, extract(epoch from pg_catalog.clock_timestamp() - d.since)::float8
-from (
-  select u.id, u.topic, u.name from deed.subscriptions u
-  union all
-  select 0, '', ''
-) s
+from deed.subscriptions s
 cross join lateral (
   select pg_catalog.count(*) as n, pg_catalog.min(q.dead_at) as since
   from (
