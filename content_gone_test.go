@@ -78,6 +78,46 @@ func TestContract_O11_KeptContentStaysForABackfill(t *testing.T) {
 	}
 }
 
+// Content that stays for a subscription that is still being brought it outlasts the receipts
+// of the others: verify does not take it for what is lost.
+func TestContract_O11_KeptForABackfillIsNotLost(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []string{"queue", "stream"} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.New(t)
+			worker := db.Pool(pgtest.Worker)
+			var msgs []deed.Message
+			for n := range 4 {
+				msgs = append(msgs, keyed("k", n))
+			}
+			if mode == "stream" { // which puts them aside
+				c, stop := runStream(t, db, stream(&recorder{fail: func(deed.Message) error { return deed.Permanent(errors.New("never")) }}))
+				publish(t, db, msgs...)
+				drained(t, c)
+				if err := stop(); err != nil {
+					t.Fatal(err)
+				}
+			} else {
+				publish(t, db, msgs...)
+			}
+			nextDay(t, db)
+			older(t, db)
+			same(t, "steps", retain(t, db, pgtest.Worker), []string{"0 began 0", "0 moved 4", "0 emptied 0", "0 dropped 0"})
+			for _, id := range pgtest.One[[]int64](t, worker, `select array_agg(id order by id) from deed.pending`) {
+				db.Exec(t, pgtest.Admin, `select deed.discard($1, 'not needed')`, id)
+			}
+			late := pgtest.One[int](t, worker, `select subscription from deed.subscribe('orders', 'late', 'beginning')`)
+			db.Exec(t, pgtest.Owner, `update deed.receipts set finished_at = finished_at - interval '8 days'`)
+			retain(t, db, pgtest.Worker) // and asks verify
+			same(t, "what is left", pgtest.One[string](t, db.Pool(pgtest.Owner), `
+				select (select count(*) from deed.kept) || ' kept, ' || (select count(*) from deed.receipts) || ' receipts'`), "4 kept, 0 receipts")
+			scan(t, db, late)
+			same(t, "messages that it is given", len(given(t, db, late)), 4)
+		})
+	}
+}
+
 // A claim that finds no content says so: the message is dead, with that reason,
 // listed, and stays so when it is redriven.
 func TestContract_O8_WithoutContentIsDead(t *testing.T) {

@@ -95,6 +95,9 @@ as $$
   where p.id is null and f.id is null
     and k.tenant_id <> all (array(select r.tenant_id from deed.tenant_removals r where r.finished_at is null))
     and not exists (select from deed.removals r where r.topic = k.topic) -- what it was kept for was removed, and retention comes by
+    and not exists ( -- else it stays for that one (deed.purge_kept), and its receipts go by their age
+      select from deed.subscriptions s join deed.backfills b on b.subscription = s.id where s.topic = k.topic and b.finished_at is null
+    )
   union all
   select 'tenant that was removed has messages', p.subscription, p.id, format('tenant %s', p.tenant_id)
   from (

@@ -205,6 +205,9 @@ as $$
     select l.id, l.tenant_id from deed.log l
     union all
     select k.id, k.tenant_id from deed.kept k
+    where not exists ( -- else it stays for that one (deed.purge_kept), and its receipts go by their age
+      select from deed.subscriptions s join deed.backfills b on b.subscription = s.id where s.topic = k.topic and b.finished_at is null
+    )
   ) c on c.id = a.id and c.tenant_id <> all (array(select r.tenant_id from deed.tenant_removals r where r.finished_at is null))
   left join deed.pending p on p.subscription = a.subscription and p.id = a.id
   left join finished f on f.subscription = a.subscription and f.id = a.id
