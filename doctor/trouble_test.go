@@ -261,6 +261,7 @@ func retentionOverdue(t *testing.T, _ *scene) {
 	publish := func(topic string) {
 		db.Exec(t, pgtest.App, `select deed.publish('`+topic+`', '{}'), deed.publish('`+topic+`', '{}')`)
 	}
+	db.Exec(t, pgtest.Worker, `select deed.declare_topic('archive', p_retention => '400 days')`) // which has nothing in it
 	publish("orders")
 	db.Exec(t, pgtest.Worker, `select deed.subscribe('orders', 's')`)
 	db.Exec(t, pgtest.Owner, `update deed.partitions set opened_at = now() - interval '25 hours' where n = 0`)

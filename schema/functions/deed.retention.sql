@@ -4,7 +4,9 @@
 -- leaving (its content is being moved out) or empty (its table is still
 -- there). unfinished counts what is to be moved out, up to 10,000 for each
 -- subscription. overdue is how long nothing but a failure to act keeps it, or
--- what should have read it long ago: since the retention of its topics was over.
+-- what should have read it long ago: since the retention of the topics that it has rows of
+-- was over, and that of what nobody declared. What an empty one had rows of is not known:
+-- of a retention that was over when it was emptied.
 create or replace function deed.retention() returns table (
   n int, from_id bigint, upto_id bigint, state text, opened_at timestamptz, closed_at timestamptz, bytes bigint,
   unfinished bigint, overdue interval, kept_by text[], tried_at timestamptz
@@ -55,9 +57,19 @@ begin
         select from deed.pending w where w.subscription = s.id and w.id >= v_p.from_id and w.id < v_p.upto_id limit 10000
       ) w;
       if not exists (select from deed.keepers(v_p.n) k where k.what in ('in use', 'young')) then
-        select clock_timestamp() - v_p.closed - greatest(max(c.retention), max(t.retention)) into overdue
-        from deed.settings c
-        left join deed.topics t on true;
+        select clock_timestamp() - v_p.closed - max(k.retention) into overdue
+        from (
+          select 0 as slot_base, s.retention from deed.settings s
+          union all
+          select t.slot_base, t.retention from deed.topics t
+        ) k
+        where k.slot_base = 0 or case when v_p.emptied_at is null
+          then exists (
+            select from deed.log l
+            where l.slot between k.slot_base and k.slot_base + 63 and l.id >= v_p.from_id and l.id < v_p.upto_id
+          )
+          else k.retention <= v_p.emptied_at - v_p.closed
+        end;
       end if;
     end if;
     state := case
