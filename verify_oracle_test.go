@@ -41,6 +41,7 @@ const (
 var harmlessChanges = []harmless{
 	{"audit_seals audit_blinds", "delete *", "", "proofs of what was done: deed audit check finds it (TestContract_C6_WhatWasDoneToTheTableIsFound)"},
 	{"attended", "delete *", "", "when somebody last asked: for people, who are told when nobody does"},
+	{"backfills", "began_at", "", "when: doctor names one that goes on for long"},
 	{"backfills", "made_by", "", "it only tells the first subscriptions of a topic from later ones"},
 	{"backfills", "window_n reached slot id scanned seen upto late_id finished_at", "", "what one passes over is seen when it has finished; one that has finished and does it again finds nothing late"},
 

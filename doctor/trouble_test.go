@@ -372,6 +372,22 @@ func backfillUnfinished(t *testing.T, _ *scene) {
 	if fs := examine(t, db.Pool(pgtest.Owner), doctor.Options{}); !strings.Contains(text(fs), "has been given") {
 		t.Errorf("a backfill of a moment is called long:\n%s", text(fs.Trouble()))
 	}
+	// What begins anew, as its stream has become a queue, has not gone on since the subscription was made.
+	db.Exec(t, pgtest.Worker, `select deed.declare_topic('calls', 'stream')`)
+	calls := pgtest.One[int](t, db.Pool(pgtest.Worker), `select subscription from deed.subscribe('calls', 'ledger')`)
+	db.Exec(t, pgtest.Owner, `update deed.backfills set finished_at = clock_timestamp() where subscription = $1`, calls)
+	db.Exec(t, pgtest.Owner, `update deed.subscriptions set created_at = created_at - interval '1 day' where id = $1`, calls)
+	db.Exec(t, pgtest.Admin, `select deed.set_topic('calls', 'queue')`)
+	if n := pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.backfills where subscription = $1 and finished_at is null`, calls); n != 1 {
+		t.Fatalf("%d backfills have begun anew", n)
+	}
+	for _, f := range examine(t, db.Pool(pgtest.Owner), doctor.Options{}) {
+		if f.Name == "backfill-unfinished" && f.Subject == "calls/ledger" {
+			t.Errorf("a backfill that has just begun anew is called long: %s", f.Detail)
+		}
+	}
+	db.Exec(t, pgtest.Owner, `update deed.backfills set began_at = began_at - interval '1 day' where subscription = $1`, calls)
+	says(t, find(t, examine(t, db.Pool(pgtest.Owner), doctor.Options{}), "backfill-unfinished", doctor.Warn, "calls/ledger"), "much to bring")
 }
 
 func changeUnfinished(t *testing.T, _ *scene) {

@@ -22,10 +22,10 @@ func checkBackfills(ctx context.Context, e *exam) error {
 				"the subscription was made %s ago, of a stream that is being made a queue; it begins when that is done", ago(age))
 		case scanned && waits != "":
 			e.addf(Warn, name, subscription, "end those transactions: select pg_terminate_backend(<pid>); or rollback prepared …",
-				"the subscription was made %s ago; before it can have all that was published before it, these must end: %s", ago(age), waits)
+				"its backfill began %s ago; before it can have all that was published before it, these must end: %s", ago(age), waits)
 		default:
 			e.addf(Warn, name, subscription, "run a relay that drains it, or call deed.backfill until it says finished",
-				"the subscription was made %s ago and has not been given all that was published before it; no relay seems to work on it", ago(age))
+				"its backfill began %s ago and has not brought all that was published before it; no relay seems to work on it, or it has still much to bring", ago(age))
 		}
 		return nil
 	})

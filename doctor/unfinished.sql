@@ -16,7 +16,7 @@ with running as (
   ) as name
   from pg_catalog.pg_snapshot_xip(pg_catalog.pg_current_snapshot()) x(xid)
 )
-select s.topic || '/' || s.name, extract(epoch from pg_catalog.clock_timestamp() - s.created_at)::float8,
+select s.topic || '/' || s.name, extract(epoch from pg_catalog.clock_timestamp() - k.since)::float8,
   b.scanned,
   coalesce((
     select string_agg(o.name, ', ' order by o.xid)
@@ -30,9 +30,10 @@ select s.topic || '/' || s.name, extract(epoch from pg_catalog.clock_timestamp()
   )
 from deed.backfills b
 join deed.subscriptions s on s.id = b.subscription
+cross join lateral (select coalesce(b.began_at, s.created_at) as since) k
 left join deed.windows w on w.n = b.window_n
-where b.finished_at is null and s.created_at < pg_catalog.clock_timestamp() - pg_catalog.make_interval(secs => $1::float8)
-order by s.created_at
+where b.finished_at is null and k.since < pg_catalog.clock_timestamp() - pg_catalog.make_interval(secs => $1::float8)
+order by k.since
 limit 20;
 
 -- name: changes

@@ -77,10 +77,10 @@ begin
     return; -- the next time
   end;
   v_version := nextval('deed.list_seq');
-  insert into deed.backfills as b (subscription, made_by)
-  select s.id, pg_current_xact_id() from deed.subscriptions s where s.topic = p_topic and s.list_version is not null
+  insert into deed.backfills as b (subscription, made_by, began_at)
+  select s.id, pg_current_xact_id(), clock_timestamp() from deed.subscriptions s where s.topic = p_topic and s.list_version is not null
   on conflict (subscription) do update
-  set made_by = excluded.made_by, window_n = null, reached = 0, slot = -1, id = 0, scanned = false, seen = null, upto = null, late_id = 0,
+  set made_by = excluded.made_by, began_at = excluded.began_at, window_n = null, reached = 0, slot = -1, id = 0, scanned = false, seen = null, upto = null, late_id = 0,
     finished_at = null;
   with ended as (
     delete from deed.lanes l using deed.subscriptions s where s.topic = p_topic and l.subscription = s.id
