@@ -74,6 +74,16 @@ func TestStream_WorkersShareTheLanes(t *testing.T) {
 	eventually(t, "the first to hold all lanes", func() bool { return shares() == "first 4" })
 	_, stopSecond := run(t, db, one("second"))
 	eventually(t, "the second to have its share", func() bool { return shares() == "first 2, second 2" })
+	_, stopThird := run(t, db, one("third"))
+	eventually(t, "the third to have one of four", func() bool {
+		return pgtest.One[string](t, db.Pool(pgtest.Worker), `
+			select coalesce(string_agg(l.n::text, ' ' order by l.n desc), '')
+			from (select count(*) as n from deed.lanes where worker is not null group by worker) l`) == "2 1 1"
+	})
+	if err := stopThird(); err != nil {
+		t.Error(err)
+	}
+	eventually(t, "the two to have all again", func() bool { return shares() == "first 2, second 2" })
 	if err := stopSecond(); err != nil {
 		t.Error(err)
 	}
@@ -87,6 +97,90 @@ func TestStream_WorkersShareTheLanes(t *testing.T) {
 		t.Errorf("%d messages came, %d again; want %d and none: lanes were handed over cleanly", got, repeats, n)
 	}
 	inOrder(t, sink.list)
+}
+
+// However many lanes and processes there are, none has two lanes more than another once
+// those that have come or gone were seen to. Then nothing changes hands, and none takes
+// again what it gave.
+func TestStream_AnyNumberOfWorkersShareAnyNumberOfLanes(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		lanes   int
+		workers []int // how many there are, one after the other
+	}{
+		{4, []int{1, 2, 3, 2, 5, 1}}, {5, []int{2, 3, 4, 3, 1}}, {1, []int{1, 2, 1}}, {64, []int{1, 7, 6, 9, 2}},
+	} {
+		t.Run(fmt.Sprint(c.lanes), func(t *testing.T) {
+			t.Parallel()
+			s := &changing{t: t, db: pgtest.New(t)}
+			s.exec(pgtest.Worker, `select deed.declare_topic('orders', 'stream', $1)`, c.lanes)
+			s.sub = s.subscribe("s")
+			pool := s.db.Pool(pgtest.Worker)
+			// take asks as a worker does, gives back what it is told to, and returns how many
+			// lanes it has then and whether it gave any.
+			take := func(i int) (has int, gave bool) {
+				t.Helper()
+				rows, err := pool.Query(t.Context(), `
+					select lane, fence, give_back
+					from deed.take_lanes($1::text::uuid, 'w', array[$2::int], p_protocol => 2, p_leases => array[interval '1 hour'])`, worker(i), s.sub)
+				if err != nil {
+					t.Fatal(err)
+				}
+				type held struct {
+					Lane  int
+					Fence int64
+					Gives bool
+				}
+				list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[held])
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, l := range list {
+					if l.Gives {
+						s.exec(pgtest.Worker, `select deed.release_lane($1, $2, $3)`, s.sub, l.Lane, l.Fence)
+						gave = true
+					} else {
+						has++
+					}
+				}
+				return has, gave
+			}
+			fences := func() string {
+				return pgtest.One[string](t, pool, `select string_agg(lane || ' ' || fence, ', ' order by lane) from deed.lanes where worker is not null`)
+			}
+			before := 0
+			for _, n := range c.workers {
+				for i := n + 1; i <= before; i++ {
+					s.exec(pgtest.Worker, `select deed.leave_relays($1::text::uuid, true)`, worker(i))
+				}
+				before = n
+				left := map[int]int{} // of those who have given some back
+				for range 3 {         // they come; they give; they take
+					for i := 1; i <= n; i++ {
+						has, gave := take(i)
+						if was, ok := left[i]; ok && has > was {
+							t.Errorf("%d of %d gave lanes back, had %d, and has %d", i, n, was, has)
+						}
+						if gave {
+							left[i] = has
+						}
+					}
+				}
+				settled := fences()
+				for i := 1; i <= n; i++ {
+					take(i)
+				}
+				same(t, fmt.Sprintf("of %d, afterwards", n), fences(), settled)
+				uneven := min(c.lanes%n, 1)
+				same(t, fmt.Sprintf("of %d, most and fewest apart, all", n), pgtest.One[string](t, pool, `
+					select max(n) - min(n) || ' ' || sum(n)
+					from (
+						select (select count(*) from deed.lanes l where l.subscription = r.subscription and l.worker = r.worker) as n
+						from deed.relays r where r.subscription = $1
+					) w`, s.sub), fmt.Sprint(uneven, c.lanes))
+			}
+		})
+	}
 }
 
 // A process that stops at any moment, also while it takes lanes, leaves none

@@ -2,8 +2,10 @@
 --
 -- What a process calls every second or so for all streams it reads: it says
 -- that it lives, renews its leases, takes lanes that are free or whose lease
--- has run out, up to its share (lanes divided by living processes, rounded up),
--- and is told which to give back because another has less than its own. A lane
+-- has run out, up to its share (lanes divided by living processes, and one more for as
+-- many of them as lanes are left over), and is told which to give back because another
+-- has less than its own. Of those who have one more too many the first by name keep it,
+-- and who has given it back takes none while they have theirs. A lane
 -- that is taken has a new fence and a row of deed.progress of it, so that its
 -- former owner records nothing any more. Returns the lanes that are held, with
 -- the position for those taken now; takeovers counts the owners in a row that
@@ -48,6 +50,7 @@ declare
   v_old   int;
   v_free  int;
   v_live  int;
+  v_fewest int;
   v_share int;
   v_busy  int[];
   v_make  boolean;
@@ -137,7 +140,18 @@ begin
       where l.subscription = v_sub.id and l.worker = p_worker;
     end if;
 
-    v_share := ceil(v_total::numeric / greatest(v_live, 1));
+    v_fewest := v_total / greatest(v_live, 1);
+    v_share := v_fewest;
+    if p_take and v_free > 0 and v_mine <= v_fewest and v_total % greatest(v_live, 1) > (
+      select count(*)
+      from deed.relays r
+      cross join lateral (
+        select count(*) as lanes from deed.lanes l where l.subscription = v_sub.id and l.worker = r.worker and l.lease_until > v_now
+      ) o
+      where r.subscription = v_sub.id and r.seen_until > v_now and r.worker <> p_worker and o.lanes > v_fewest
+    ) then
+      v_share := v_fewest + 1;
+    end if;
     if p_take and v_free > 0 and v_mine < v_share then
       if current_setting('synchronous_commit') in ('off', 'local', 'remote_write') then
         -- Or a crash gives the fence to another owner.
@@ -175,19 +189,29 @@ begin
   -- From one that has more than its share, the last ones. Read anew: a change
   -- may have been asked for meanwhile, for which they had stopped.
   return query
-  select s.id, h.lane, h.slot_from, h.slot_upto, t.ordered, h.fence, h.place > ceil(h.total::numeric / greatest(v.live, 1)), h.takeovers,
+  select s.id, h.lane, h.slot_from, h.slot_upto, t.ordered, h.fence,
+    h.place > h.fewest + 1 or (h.place > h.fewest and h.more <= (
+      select count(*)
+      from deed.relays v
+      cross join lateral (
+        select count(*) as lanes from deed.lanes l where l.subscription = s.id and l.worker = v.worker and l.lease_until > v_now
+      ) o
+      where v.subscription = s.id and v.seen_until > v_now and v.worker < p_worker and o.lanes > h.fewest
+    )),
+    h.takeovers,
     case when r.subscription is not null then coalesce(r.window_n, 0) end
   from deed.subscriptions s
   join deed.topics t on t.topic = s.topic
   left join deed.relanings r on r.subscription = s.id
   cross join lateral (
-    select l.*, (select count(*) from deed.lanes o where o.subscription = s.id) as total, row_number() over (order by l.lane) as place
+    select (select count(*) from deed.lanes o where o.subscription = s.id) as total,
+      (select greatest(count(*), 1) from deed.relays v where v.subscription = s.id and v.seen_until > v_now) as live
+  ) n
+  cross join lateral (
+    select l.*, n.total / n.live as fewest, n.total % n.live as more, row_number() over (order by l.lane) as place
     from deed.lanes l
     where l.subscription = s.id and l.worker = p_worker
   ) h
-  cross join lateral (
-    select count(*) as live from deed.relays v where v.subscription = s.id and v.seen_until > v_now
-  ) v
   where s.id = any (p_subscriptions) and t.mode = 'stream'
   order by s.id, h.lane;
 end
