@@ -383,6 +383,34 @@ func TestStream_AnOpenSubscriptionHoldsUpNoEnd(t *testing.T) {
 	same(t, "the queue's list", pgtest.One[[]int](t, c.db.Pool(pgtest.Worker), `select subscriptions from deed.topics where topic = 'orders'`), []int{c.sub, late})
 }
 
+// It becomes a queue, too, when the only subscription for which that was waited is
+// removed, unless somebody is changing one that is to join the queue.
+func TestStream_EndsWithItsLastSubscription(t *testing.T) {
+	t.Parallel()
+	c := newChanging(t)
+	mode := func() string {
+		return pgtest.One[string](t, c.db.Pool(pgtest.Worker), `select mode from deed.topics where not own`)
+	}
+	c.exec(pgtest.Worker, takeLanes, worker(1), []int{c.sub})
+	c.exec(pgtest.Admin, `select deed.set_topic('orders', 'queue')`)
+	late := c.subscribe("late")
+	open := openTx(t, c.db, pgtest.Admin, `select deed.set_subscription('orders', 'late', 3)`)
+	const remove = `select deed.remove_subscription('orders', 's', 'nobody reads it')`
+	if _, err := c.db.Pool(pgtest.Admin).Exec(t.Context(), remove); sqlState(err) != "55P03" {
+		t.Errorf("beside a change of the other it is removed: %v", err)
+	}
+	same(t, "meanwhile", mode(), "stream")
+	if err := open.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c.exec(pgtest.Admin, remove)
+	same(t, "afterwards", mode(), "queue")
+	c.exec(pgtest.Owner, `update deed.backfills set finished_at = null`)
+	scan(t, c.db, late)
+	c.exec(pgtest.App, `select deed.publish('orders', '{}')`)
+	same(t, "messages of the other", len(given(t, c.db, late)), 1)
+}
+
 // Who subscribes while a stream is being made a queue is brought what was published
 // before the topic was declared, too: it joins the queue's list.
 func TestContract_O18_SubscribedWhileAStreamEnds(t *testing.T) {

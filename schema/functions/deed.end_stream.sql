@@ -3,7 +3,7 @@
 --
 -- What those windows did not see, and was published without pending rows, is
 -- brought by deed.backfill, as for a subscription that begins there. Called by
--- deed.make_lanes and deed.set_topic, under the lock on the topic's row. What is
+-- deed.make_lanes, deed.set_topic and deed.remove_subscription, under the lock on the topic's row. What is
 -- parked is let go before, some thousand a call and what nobody has locked: leases
 -- are renewed in the same statement.
 create or replace function deed.end_stream(

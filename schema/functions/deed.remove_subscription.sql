@@ -6,7 +6,8 @@
 -- and its name is free: one that is declared by it later is a new one, with
 -- another id. deed.remove_step ends its lanes, and takes away what was waiting for
 -- it, as well as what transactions that had begun before still publish to it. Receipts and pages stay
--- until retention: what was delivered was delivered.
+-- until retention: what was delivered was delivered. A stream that waited for this one
+-- alone to become a queue is one then.
 --
 -- Returns the number of its row in deed.removals; for one that is being cleared
 -- away already, that one's. Until the caller's transaction ends only other changes of
@@ -28,6 +29,7 @@ declare
   v_sub     deed.subscriptions%rowtype;
   v_n       bigint;
   v_version bigint;
+  v_ask     deed.relanings%rowtype;
 begin
   perform deed.check_removal(p_topic, p_reason, p_by);
   begin
@@ -53,8 +55,16 @@ begin
       where t.topic = p_topic;
     end if;
     delete from deed.backfills b where b.subscription = v_sub.id;
-    delete from deed.relanings r where r.subscription = v_sub.id;
+    delete from deed.relanings r where r.subscription = v_sub.id returning r.* into v_ask;
     delete from deed.subscriptions s where s.id = v_sub.id;
+    if v_ask.mode = 'queue' and not exists (
+      select from deed.relanings r join deed.subscriptions s on s.id = r.subscription where s.topic = p_topic
+    ) then
+      perform deed.end_stream(p_topic);
+      if exists (select from deed.topics t where t.topic = p_topic and t.mode = 'stream') then
+        raise lock_not_available; -- one who is to join the queue is being changed: nobody would end it afterwards
+      end if;
+    end if;
   exception when lock_not_available then
     raise exception 'remove_subscription: %/% is being changed by a transaction that has not ended', p_topic, p_name
       using errcode = '55P03', hint = 'deed doctor names it.';
