@@ -238,3 +238,43 @@ func TestPlan_StatisticsOfADrainedTable(t *testing.T) {
 }
 
 func itoa(n int) string { return fmt.Sprint(n) }
+
+// Who begins to read a lane asks for what is aside in its own slots, and so does who looks
+// after its keys: what other lanes have aside, however much, costs nothing.
+func TestPlan_ALaneLooksAtItsOwnKeys(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	db.Broken() // the filled rows are not what a publisher makes
+	db.Exec(t, pgtest.Owner, `alter table deed.pending set (autovacuum_enabled = off)`)
+	const perByte = 100 // keys of each of the 256 first bytes, of which four are a slot's: the lowest, the highest, and others
+	db.Exec(t, pgtest.Owner, `
+		insert into deed.pending (subscription, slot, id, tenant_id, ord_at, key_hash)
+		select 7, b & 63, 1000 * b + n, '00000000-0000-0000-0000-000000000000', now(),
+		  (b - case when b > 127 then 256 else 0 end) * 72057594037927936 + case n when 1 then 0 when 2 then 72057594037927935 else n end
+		from generate_series(0, 255) b, generate_series(1, $1::int) n`, perByte)
+	conn := db.Conn(t, pgtest.Worker)
+	for _, test := range []struct {
+		q    string
+		keys int
+	}{
+		{`select count(distinct k) from deed.keys_aside(7, '{0}', '{63}') k`, 256 * perByte},
+		{`select count(distinct k) from deed.keys_aside(7, '{69}', '{69}') k where (k >> 56) & 63 = 5`, 4 * perByte},
+		{`select count(distinct k) from deed.keys_aside(7, '{5,62}', '{6,62}') k`, 12 * perByte},
+	} {
+		same(t, test.q, pgtest.One[int](t, conn, test.q), test.keys)
+	}
+	for _, test := range []struct {
+		q    string
+		most int
+	}{
+		{`select count(*) from deed.keys_aside(7, '{5}', '{5}')`, 4 * perByte * 8},
+		{`select deed.heal_keys(7, '{5}', '{5}')`, 4 * perByte * 16},
+	} {
+		pgtest.Measure(t, conn, pgtest.Any, test.q) // the first call reads the catalogue
+		c := pgtest.Measure(t, conn, test.most, test.q)
+		t.Logf("%d buffers: %s", c.Buffers, test.q)
+		if c.Buffers > test.most {
+			t.Errorf("%s touched %d buffers, want at most %d", test.q, c.Buffers, test.most)
+		}
+	}
+}

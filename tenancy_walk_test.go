@@ -144,7 +144,7 @@ func init() {
 		"refuse_rewrite", "register_provider", "note_idle", "relane_deliveries", "lane_of", "forget_lanes", "batch_stands", "break_batches", "retry_deliveries", "ripen", "set_subscription", "settle", "settle_delivery", "status", "subscribe", "take_due", "tenant_of_call",
 		"unfinished", "verify", "watch",
 		"attend", "blocked_keys", "check_topic", "declare_topic", "end_stream", "finish_page", "lag", "leave_relays", "make_lanes", "mark_due", "page", "pause_lane",
-		"key_hash", "lock_keys", "passed_by_stream", "release_keys", "release_lane", "set_topic", "stream_states", "take_lanes", "try_lock_keys", "was_read", "window_late",
+		"key_hash", "keys_aside", "lock_keys", "passed_by_stream", "release_keys", "release_lane", "set_topic", "stream_states", "take_lanes", "try_lock_keys", "was_read", "window_late",
 		"begin_moving", "newest_read", "drop_partition", "keepers", "purge_history", "purge_kept", "retention", "retention_step", "undeclared_between", "unseen",
 		"adopt_cluster", "heal_keys", "held", "start_here", "verify_deliveries", "verify_references", "verify_queues", "verify_streams",
 		"check_lists", "claim_number", "key_hash", "passed_by_stream", "timeline", "end_empty", "join_list", "late_xids", "level_list",

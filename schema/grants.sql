@@ -10,7 +10,7 @@ to deed_app, deed_worker, deed_admin;
 
 grant execute on function
   deed.claim, deed.extend, deed.finish, deed.fail, deed.watch, deed.next_due, deed.next_claimable, deed.unfinished,
-  deed.page, deed.finish_page, deed.attend, deed.lock_keys, deed.release_keys, deed.heal_keys, deed.lag,
+  deed.page, deed.finish_page, deed.attend, deed.lock_keys, deed.release_keys, deed.heal_keys, deed.keys_aside, deed.lag,
   deed.take_lanes, deed.release_lane, deed.pause_lane, deed.leave_relays, deed.report_calls, deed.report_pauses,
   deed.open_window, deed.declare_topic, deed.check_topic, deed.subscribe, deed.backfill, deed.keep_partitions, deed.summarise_log, deed.tally, deed.purge_keys,
   deed.claim_doors, deed.finish_doors

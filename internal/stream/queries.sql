@@ -45,26 +45,7 @@ left join deed.windows t on t.n = g.to_window
 where l.subscription = $1::int and l.lane = $2::int and l.fence = $3::bigint;
 
 -- name: blocked_hashes
--- From one key to the next: many messages may be parked behind each.
-with recursive keys(hash) as (
-  (
-    select p.key_hash from deed.pending p
-    where p.subscription = $1::int and p.key_hash is not null
-    order by p.key_hash
-    limit 1
-  )
-  union all
-  select (
-    select p.key_hash from deed.pending p
-    where p.subscription = $1::int and p.key_hash > k.hash
-    order by p.key_hash
-    limit 1
-  )
-  from keys k
-  where k.hash is not null
-)
-select k.hash from keys k
-where (k.hash >> 56) & 63 between $2::int % 64 and $3::int % 64;
+select hash from deed.keys_aside($1::int, array[$2::int], array[$3::int]) k(hash);
 
 -- name: page
 select place_slot, slot, due,

@@ -17,40 +17,20 @@ security definer
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
 set enable_seqscan = off
 set jit = off
 as $$
 declare
   v_hashes bigint[];
 begin
-  with recursive keys(hash) as (
-    (
-      select p.key_hash from deed.pending p
-      where p.subscription = p_subscription and p.key_hash is not null
-      order by p.key_hash
-      limit 1
-    )
-    union all
-    select (
-      select p.key_hash from deed.pending p
-      where p.subscription = p_subscription and p.key_hash > k.hash
-      order by p.key_hash
-      limit 1
-    )
-    from keys k
-    where k.hash is not null
-  )
   select array_agg(k.hash) into v_hashes
-  from keys k
-  where k.hash is not null
-    and exists (
-      select from unnest(p_slots_from, p_slots_upto) s(lo, hi)
-      where (k.hash >> 56) & 63 between s.lo % 64 and s.hi % 64
-    )
-    and not exists (
-      select from deed.pending p
-      where p.subscription = p_subscription and p.key_hash = k.hash and not p.parked
-    );
+  from deed.keys_aside(p_subscription, p_slots_from, p_slots_upto) k(hash)
+  where not exists (
+    select from deed.pending p
+    where p.subscription = p_subscription and p.key_hash = k.hash and not p.parked
+  );
   if v_hashes is not null then
     perform deed.release_keys(p_subscription, v_hashes);
     select array_agg(u.hash) into v_hashes
