@@ -370,3 +370,81 @@ func TestConsents_RepeatableRead(t *testing.T) {
 	before(word(contact.Revoked), func(db contact.DB) error { return second(contact.Unmerge(t.Context(), db, nil, bea, why)) })
 	same(t, "suppressed", suppressed(t, db), "email:ann@example.org/news email:bea@example.com/news")
 }
+
+// shared are pairs of contacts that are known by one address of a channel, as that is compared.
+var shared = []struct {
+	channel, address string
+	pair             [2]contact.Person
+}{
+	{"chat", "4917012345678", [2]contact.Person{known("whatsapp", "+49 170 12345678"), known("chat", "4917012345678")}},
+	{"chat", "4917012345678", [2]contact.Person{known("telegram", "4917012345678"), known("chat", "+4917012345678")}},
+	{"chat", "t1:u1", [2]contact.Person{known("slack", "T1:U1"), known("chat", "t1:u1")}},
+	{"social", "@ann@localhost", [2]contact.Person{known("mastodon", "@ann@localhost"), known("account", "@ann@localhost")}},
+	{"social", "ann@localhost", [2]contact.Person{known("mastodon", "Ann@localhost"), known("account", "Ann@localhost")}},
+}
+
+// What several contacts are known by is suppressed for as long as one of them has revoked it, whatever the others say, and lifted
+// once none has.
+func TestContract_D11_AnAddressOfSeveralContacts(t *testing.T) {
+	t.Parallel()
+	for n, s := range shared {
+		for i := range 2 {
+			t.Run(fmt.Sprintf("%d of pair %d first", i+1, n+1), func(t *testing.T) {
+				t.Parallel()
+				db := pgtest.New(t)
+				list := upsert(t, db, s.pair[i], s.pair[1-i])
+				one, other := list[0].ID, list[1].ID
+				held := func(of, purpose string, state contact.State, want ...string) {
+					t.Helper()
+					word := contact.Word{Contact: of, Channel: s.channel, Purpose: purpose, State: state, Source: "form"}
+					if _, err := contact.SetConsents(t.Context(), db.Pool(pgtest.App), "test", word); err != nil {
+						t.Fatal(err)
+					}
+					for n, purpose := range want {
+						want[n] = s.channel + ":" + s.address + "/" + purpose
+					}
+					same(t, fmt.Sprintf("%s %s", purpose, state), suppressed(t, db), strings.Join(want, " "))
+				}
+				held(one, "news", contact.Revoked, "news")
+				held(other, "offers", contact.Revoked, "news", "offers")
+				held(other, "news", contact.Revoked, "news", "offers")
+				held(other, "news", contact.Granted, "news", "offers")
+				held(one, "offers", contact.Granted, "news", "offers")
+				held(other, "offers", contact.Granted, "news")
+				held(one, "news", contact.Granted)
+			})
+		}
+	}
+}
+
+const (
+	revokesByChat = `select deed.set_consents(array[i.contact_id], '{chat}', '{news}', '{revoked}', '{form}') from deed.contact_identities i where i.type = 'whatsapp' and $1::text <> ''`
+	grantsByChat  = `select deed.set_consents(array[$1::text::uuid], '{chat}', '{news}', '{granted}', '{form}')`
+)
+
+// Who revokes while another who is known by the same address grants has revoked it: also where the other's transaction began before
+// that, which is to be made again.
+func TestContract_D11_RevokedWhileAnotherGrants(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	const held = "chat:4917012345678/news"
+	list := upsert(t, db, known("whatsapp", "+4917012345678"), known("chat", "4917012345678"))
+	ann, other := list[0].ID, list[1].ID
+	say(t, db, other, "chat", contact.Revoked)
+	meanwhile(t, db, other, revokesByChat, grantsByChat)
+	same(t, "at the same time", suppressed(t, db), held)
+
+	say(t, db, other, "chat", contact.Revoked)
+	say(t, db, ann, "chat", contact.Granted)
+	tx, err := db.Pool(pgtest.App).BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(t.Context()) }()
+	pgtest.One[int](t, tx, `select count(*) from deed.contacts`)
+	say(t, db, ann, "chat", contact.Revoked)
+	if _, err := tx.Exec(t.Context(), grantsByChat, other); !isRetry(err) {
+		t.Errorf("in a snapshot from before it went on: %v", err)
+	}
+	same(t, "in a snapshot from before", suppressed(t, db), held)
+}

@@ -4,8 +4,8 @@
 -- since, it is as they said.
 --
 -- p_contacts were merged into no other, and are locked by the caller. A number that two
--- messengers know is lifted only by hand: whose it is is not certain. One audit row a
--- kind.
+-- messengers know is lifted only by hand: whose it is is not certain. What another contact that is
+-- known by the same address has revoked is not lifted (deed.revoked_by_another). One audit row a kind.
 create or replace function deed.apply_consents(
   p_tenant   uuid,
   p_contacts uuid[],
@@ -70,6 +70,13 @@ begin
     order by x.purpose
     for update
   ) locked;
+  -- What may be another's, too, is written once more: who lifts it for that one, in a snapshot from before these words, gets 40001.
+  if v_channels && array['chat', 'social'] then
+    update deed.suppressions x
+    set by_consent = true
+    from (select distinct a.channel, a.address from unnest(v_channels, v_addresses) a(channel, address) where a.channel in ('chat', 'social')) t
+    where x.tenant_id = p_tenant and x.channel = t.channel and x.address = t.address and x.by_consent;
+  end if;
   with theirs as (
     select t.contact_id, t.channel, t.address from unnest(v_of, v_channels, v_addresses) t(contact_id, channel, address)
   ),
@@ -83,6 +90,7 @@ begin
         where o.channel = x.channel and u.address = x.address and o.purpose = x.purpose
       )
       and (x.channel <> 'chat' or 2 > (select count(*) from unnest(array['telegram', 'whatsapp']) k(type), deed.known_as(p_tenant, k.type, x.address)))
+      and (x.channel not in ('chat', 'social') or not deed.revoked_by_another(p_tenant, t.contact_id, x.channel, x.address, x.purpose))
     for update of x
   ),
   lifted as (
