@@ -157,6 +157,9 @@ func (c *contactsErase) again(cmd *cobra.Command, a *app) error {
 		return &exitError{exitUsage, fmt.Errorf("%s: %w", c.from, err)}
 	}
 	err = a.withSchema(cmd.Context(), func(pool *pgxpool.Pool) error {
+		if err := c.mayErase(cmd.Context(), pool, records); err != nil {
+			return err
+		}
 		if !c.yes {
 			return c.countRecords(cmd, pool, records)
 		}
@@ -166,6 +169,30 @@ func (c *contactsErase) again(cmd *cobra.Command, a *app) error {
 		err = c.sayTorn(cmd, torn)
 	}
 	return err
+}
+
+// mayErase says whether the login may act for the tenants of records: of one that it does not see everybody would
+// count as not there.
+func (c *contactsErase) mayErase(ctx context.Context, pool *pgxpool.Pool, records []erasureRecord) error {
+	asked := map[string]bool{}
+	for _, r := range records {
+		if asked[r.Tenant] {
+			continue
+		}
+		asked[r.Tenant] = true
+		owner, err := tenant.Parse(r.Tenant)
+		if err == nil {
+			err = inTenant(ctx, pool, &owner, func(tx pgx.Tx) error {
+				const nobody = "00000000-0000-0000-0000-000000000000" // so only what is wrong with the tenant, or the login, is said
+				_, err := contact.Erase(ctx, tx, nil, nobody, audit.Act{Reason: "nobody"}, contact.EraseOptions{})
+				return err
+			})
+		}
+		if err != nil && !errors.Is(err, contact.ErrNotFound) && !errors.Is(err, contact.ErrConflict) {
+			return fmt.Errorf("%s:%d: %w", c.from, r.line, err)
+		}
+	}
+	return nil
 }
 
 func (c *contactsErase) repeatAll(cmd *cobra.Command, a *app, pool *pgxpool.Pool, records []erasureRecord) error {
@@ -211,15 +238,25 @@ func (c *contactsErase) sayTorn(cmd *cobra.Command, torn []tornRecord) error {
 func (c *contactsErase) countRecords(cmd *cobra.Command, pool *pgxpool.Pool, records []erasureRecord) error {
 	would, missing := 0, 0
 	for _, r := range records {
-		for _, name := range r.Names {
-			switch found, err := contact.Get(cmd.Context(), pool, name); {
-			case errors.Is(err, contact.ErrNotFound) || err == nil && found.ErasedAt != nil:
-				missing++
-			case err != nil:
-				return err
-			default:
-				would++
+		owner, err := tenant.Parse(r.Tenant)
+		if err != nil {
+			return err
+		}
+		err = inTenant(cmd.Context(), pool, &owner, func(tx pgx.Tx) error {
+			for _, name := range r.Names {
+				switch found, err := contact.Get(cmd.Context(), tx, name); {
+				case errors.Is(err, contact.ErrNotFound) || err == nil && found.ErasedAt != nil:
+					missing++
+				case err != nil:
+					return err
+				default:
+					would++
+				}
 			}
+			return nil
+		})
+		if err != nil {
+			return err
 		}
 	}
 	if c.json {
@@ -240,24 +277,29 @@ func (c *contactsErase) repeat(ctx context.Context, a *app, pool *pgxpool.Pool, 
 		return 0, err
 	}
 	for _, name := range r.Names {
-		found, err := contact.Get(ctx, pool, name)
-		if errors.Is(err, contact.ErrNotFound) || err == nil && found.ErasedAt != nil {
-			continue
-		}
-		if err == nil {
-			err = inTenant(ctx, pool, &owner, func(tx pgx.Tx) error {
-				act := audit.Act{By: c.who.actor(a), Reason: r.Reason}
-				if err := apart(ctx, tx, name, r.Names, act); err != nil {
-					return err
-				}
-				_, err := contact.Erase(ctx, tx, nil, name, act, contact.EraseOptions{Suppress: c.suppress || r.Suppress, Recorded: true})
+		there := false
+		err := inTenant(ctx, pool, &owner, func(tx pgx.Tx) error {
+			found, err := contact.Get(ctx, tx, name)
+			if errors.Is(err, contact.ErrNotFound) || err == nil && found.ErasedAt != nil {
+				return nil
+			}
+			if err != nil {
 				return err
-			})
-		}
+			}
+			there = true
+			act := audit.Act{By: c.who.actor(a), Reason: r.Reason}
+			if err := apart(ctx, tx, name, r.Names, act); err != nil {
+				return err
+			}
+			_, err = contact.Erase(ctx, tx, nil, name, act, contact.EraseOptions{Suppress: c.suppress || r.Suppress, Recorded: true})
+			return err
+		})
 		if err != nil {
 			return erased, err
 		}
-		erased++
+		if there {
+			erased++
+		}
 	}
 	return erased, nil
 }
