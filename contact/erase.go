@@ -33,7 +33,8 @@ type EraseOptions struct {
 // tell the address. There is no way back.
 //
 // owner nil: the tenant that db has set. act must say why; that is kept, and should
-// name nobody. Errors: [ErrInvalid], [ErrNotFound], [ErrForbidden].
+// name nobody. Errors: [ErrInvalid], [ErrNotFound], [ErrForbidden], [ErrConflict] for a
+// tenant that was removed, with which its contacts go.
 func Erase(ctx context.Context, db DB, owner *tenant.ID, of string, act audit.Act, opts EraseOptions) (n int64, err error) {
 	const op = "erase contact"
 	if err := checkIDs(op, of); err != nil {

@@ -42,8 +42,9 @@ What was suppressed stays so, under a mark that does not tell the address; with 
 addresses any more at all, even if an import brings them back. The reason is kept: name nobody in it.
 
 --from FILE repeats the erasures that relays have recorded (erasures: in deed.yaml) after an older database was restored.
-Whoever has been erased already, or is not there, is passed over. It wants --yes, too. What is left of a record that was
-not written to its end is passed over and named; with exit code 3 where no whole one says the same.`,
+Whoever has been erased already, is not there, or was of a tenant that was removed, is passed over. It wants --yes, too.
+What is left of a record that was not written to its end is passed over and named; with exit code 3 where no whole one
+says the same.`,
 		Example: "  deed contacts erase 01a1fe76-14ee-7f1b-b119-532699ab7d4c --reason 'asked for on paper, file 12' --yes\n" +
 			"  deed contacts erase --from erasures.ndjson --yes",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -157,13 +158,14 @@ func (c *contactsErase) again(cmd *cobra.Command, a *app) error {
 		return &exitError{exitUsage, fmt.Errorf("%s: %w", c.from, err)}
 	}
 	err = a.withSchema(cmd.Context(), func(pool *pgxpool.Pool) error {
-		if err := c.mayErase(cmd.Context(), pool, records); err != nil {
+		removed, err := c.removedTenants(cmd.Context(), pool, records)
+		if err != nil {
 			return err
 		}
 		if !c.yes {
-			return c.countRecords(cmd, pool, records)
+			return c.countRecords(cmd, pool, records, removed)
 		}
-		return c.repeatAll(cmd, a, pool, records)
+		return c.repeatAll(cmd, a, pool, records, removed)
 	})
 	if err == nil {
 		err = c.sayTorn(cmd, torn)
@@ -171,15 +173,14 @@ func (c *contactsErase) again(cmd *cobra.Command, a *app) error {
 	return err
 }
 
-// mayErase says whether the login may act for the tenants of records: of one that it does not see everybody would
-// count as not there.
-func (c *contactsErase) mayErase(ctx context.Context, pool *pgxpool.Pool, records []erasureRecord) error {
-	asked := map[string]bool{}
+// removedTenants are those of records that were removed: for them nobody is erased any more, and what they have
+// goes with them. An error where the login may not act for one, of which everybody would count as not there.
+func (c *contactsErase) removedTenants(ctx context.Context, pool *pgxpool.Pool, records []erasureRecord) (map[string]bool, error) {
+	removed := map[string]bool{}
 	for _, r := range records {
-		if asked[r.Tenant] {
+		if _, asked := removed[r.Tenant]; asked {
 			continue
 		}
-		asked[r.Tenant] = true
 		owner, err := tenant.Parse(r.Tenant)
 		if err == nil {
 			err = inTenant(ctx, pool, &owner, func(tx pgx.Tx) error {
@@ -188,30 +189,43 @@ func (c *contactsErase) mayErase(ctx context.Context, pool *pgxpool.Pool, record
 				return err
 			})
 		}
-		if err != nil && !errors.Is(err, contact.ErrNotFound) && !errors.Is(err, contact.ErrConflict) {
-			return fmt.Errorf("%s:%d: %w", c.from, r.line, err)
+		removed[r.Tenant] = errors.Is(err, contact.ErrConflict)
+		if err != nil && !removed[r.Tenant] && !errors.Is(err, contact.ErrNotFound) {
+			return nil, fmt.Errorf("%s:%d: %w", c.from, r.line, err)
 		}
 	}
-	return nil
+	return removed, nil
 }
 
-func (c *contactsErase) repeatAll(cmd *cobra.Command, a *app, pool *pgxpool.Pool, records []erasureRecord) error {
+func (c *contactsErase) repeatAll(cmd *cobra.Command, a *app, pool *pgxpool.Pool, records []erasureRecord, removed map[string]bool) error {
 	shown := newProgress(cmd, c.from, "")
-	var erased, missing int
+	var erased, missing, gone int
 	for i, r := range records {
-		did, err := c.repeat(cmd.Context(), a, pool, r)
-		if err != nil {
-			return fmt.Errorf("%s:%d: %w", c.from, r.line, err)
+		if removed[r.Tenant] {
+			gone += len(r.Names)
+		} else {
+			did, err := c.repeat(cmd.Context(), a, pool, r)
+			if err != nil {
+				return fmt.Errorf("%s:%d: %w", c.from, r.line, err)
+			}
+			erased += did
+			missing += len(r.Names) - did
 		}
-		erased += did
-		missing += len(r.Names) - did
 		shown.report(i+1 == len(records), "%d of %d ", i+1, len(records))
 	}
 	if c.json {
-		return printJSON(cmd.OutOrStdout(), map[string]any{"records": len(records), "erased": erased, "passed_over": missing})
+		return printJSON(cmd.OutOrStdout(), map[string]any{"records": len(records), "erased": erased, "passed_over": missing + gone, "of_removed_tenants": gone})
 	}
-	_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s: erased %d, passed over %d that are not there or had been erased\n", many(int64(len(records)), "record", "records"), erased, missing)
+	_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s: erased %d, passed over %d that are not there or had been erased%s\n", many(int64(len(records)), "record", "records"), erased, missing, ofRemoved(gone))
 	return err
+}
+
+// ofRemoved says of how many the tenant was removed, if of any.
+func ofRemoved(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", and %d of tenants that were removed, with which they go", n)
 }
 
 // sayTorn names what was passed over as no whole record; an error if somebody may not have
@@ -235,9 +249,13 @@ func (c *contactsErase) sayTorn(cmd *cobra.Command, torn []tornRecord) error {
 }
 
 // countRecords says what repeating a record would do.
-func (c *contactsErase) countRecords(cmd *cobra.Command, pool *pgxpool.Pool, records []erasureRecord) error {
-	would, missing := 0, 0
+func (c *contactsErase) countRecords(cmd *cobra.Command, pool *pgxpool.Pool, records []erasureRecord, removed map[string]bool) error {
+	var would, missing, gone int
 	for _, r := range records {
+		if removed[r.Tenant] {
+			gone += len(r.Names)
+			continue
+		}
 		owner, err := tenant.Parse(r.Tenant)
 		if err != nil {
 			return err
@@ -260,10 +278,10 @@ func (c *contactsErase) countRecords(cmd *cobra.Command, pool *pgxpool.Pool, rec
 		}
 	}
 	if c.json {
-		return printJSON(cmd.OutOrStdout(), map[string]any{"records": len(records), "dry_run": true, "would_erase": would, "passed_over": missing})
+		return printJSON(cmd.OutOrStdout(), map[string]any{"records": len(records), "dry_run": true, "would_erase": would, "passed_over": missing + gone, "of_removed_tenants": gone})
 	}
-	_, err := fmt.Fprintf(cmd.OutOrStdout(), "nothing was changed: of %s %d would be erased for ever, and %d are not there or had been erased; give --yes\n",
-		many(int64(len(records)), "record", "records"), would, missing)
+	_, err := fmt.Fprintf(cmd.OutOrStdout(), "nothing was changed: of %s %d would be erased for ever, and %d are not there or had been erased%s; give --yes\n",
+		many(int64(len(records)), "record", "records"), would, missing, ofRemoved(gone))
 	return err
 }
 
