@@ -287,8 +287,8 @@ func (c *contactsErase) countRecords(cmd *cobra.Command, pool *pgxpool.Pool, rec
 
 // repeat erases once more who was erased by all names, since in an older database they
 // may not have been merged yet; it returns how many were there. One that is merged into
-// somebody who was not erased with it, as it was before it was taken apart from them, is
-// taken apart first.
+// somebody who was not erased with it, or whom such a one is merged into, as it was before they
+// were taken apart, is taken apart first.
 func (c *contactsErase) repeat(ctx context.Context, a *app, pool *pgxpool.Pool, r erasureRecord) (erased int, err error) {
 	owner, err := tenant.Parse(r.Tenant)
 	if err != nil {
@@ -322,19 +322,48 @@ func (c *contactsErase) repeat(ctx context.Context, a *app, pool *pgxpool.Pool, 
 	return erased, nil
 }
 
-// apart takes a contact, with those of names that it was merged into, apart from who is
-// none of them.
+// apart takes a contact apart from whoever is none of names: with those of names that it was merged into from who
+// is above them, and then from those that were merged into any of them.
 func apart(ctx context.Context, tx pgx.Tx, name string, names []string, act audit.Act) error {
-	for slices.Contains(names, name) {
-		found, err := contact.Get(ctx, tx, name)
-		if err != nil || found.MergedInto == "" {
+	root := name
+	for {
+		found, err := contact.Get(ctx, tx, root)
+		if err != nil {
 			return err
+		}
+		if found.MergedInto == "" {
+			break
 		}
 		if !slices.Contains(names, found.MergedInto) {
-			_, err := contact.Unmerge(ctx, tx, nil, name, act)
+			if _, err := contact.Unmerge(ctx, tx, nil, root, act); err != nil {
+				return err
+			}
+			break
+		}
+		root = found.MergedInto
+	}
+	aliases, err := contact.Aliases(ctx, tx, root)
+	if err != nil {
+		return err
+	}
+	into := map[string]string{}
+	for _, of := range aliases {
+		into[of.ID] = of.MergedInto
+	}
+	depth := func(of contact.Contact) (n int) {
+		for id := of.ID; into[id] != ""; id = into[id] {
+			n++
+		}
+		return n
+	}
+	slices.SortStableFunc(aliases, func(a, b contact.Contact) int { return depth(b) - depth(a) }) // the deepest first
+	for _, of := range aliases {
+		if slices.Contains(names, of.ID) || !slices.Contains(names, of.MergedInto) {
+			continue
+		}
+		if _, err := contact.Unmerge(ctx, tx, nil, of.ID, act); err != nil {
 			return err
 		}
-		name = found.MergedInto
 	}
 	return nil
 }
