@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/deedhq/deed/contact"
+	"github.com/deedhq/deed/page"
 	"github.com/deedhq/deed/tenant"
 )
 
@@ -44,17 +45,21 @@ by those that were merged into it.`,
 				return usagef("--limit %d is below 1", f.Limit)
 			}
 			return a.withSchema(cmd.Context(), func(pool *pgxpool.Pool) error {
-				if len(args) > 0 {
-					c, err := contact.Find(cmd.Context(), pool, f.Tenant, args[0])
-					if err != nil {
-						return orWhichTenant(err, f.Tenant, args[0])
+				var list page.Of[contact.Noted]
+				err := inTenant(cmd.Context(), pool, f.Tenant, func(tx pgx.Tx) (err error) {
+					if len(args) > 0 {
+						c, err := contact.Find(cmd.Context(), tx, f.Tenant, args[0])
+						if err != nil {
+							return orWhichTenant(err, f.Tenant, args[0])
+						}
+						f.Contact = c.ID
 					}
-					f.Contact = c.ID
-				}
-				list, err := contact.Words(cmd.Context(), pool, f)
-				if err == nil && len(list.Items) == 0 {
-					err = knownTenant(cmd.Context(), pool, f.Tenant)
-				}
+					list, err = contact.Words(cmd.Context(), tx, f)
+					if err == nil && len(list.Items) == 0 {
+						err = knownTenant(cmd.Context(), tx, f.Tenant)
+					}
+					return err
+				})
 				if err != nil {
 					return err
 				}
@@ -130,9 +135,13 @@ deed.yaml the link is printed by which it does. Who noted it is recorded: DEED_A
 			}
 			return a.withSchema(cmd.Context(), func(pool *pgxpool.Pool) error {
 				var who operator
-				c, err := contact.Find(cmd.Context(), pool, id, args[0])
-				if err != nil {
+				var c contact.Contact
+				err := inTenant(cmd.Context(), pool, id, func(tx pgx.Tx) (err error) {
+					c, err = contact.Find(cmd.Context(), tx, id, args[0])
 					return orWhichTenant(err, id, args[0])
+				})
+				if err != nil {
+					return err
 				}
 				if id == nil {
 					if id, err = tenantOf(cmd.Context(), pool, c.ID); err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/deedhq/deed/contact"
+	"github.com/deedhq/deed/page"
 	"github.com/deedhq/deed/schema"
 	"github.com/deedhq/deed/tenant"
 )
@@ -63,10 +64,14 @@ func newContactsList(a *app) *cobra.Command {
 				return usagef("--limit %d is below 1", limit)
 			}
 			return a.withSchema(cmd.Context(), func(pool *pgxpool.Pool) error {
-				list, err := contact.List(cmd.Context(), pool, contact.Filter{Tenant: id, Cursor: cursor, Limit: limit})
-				if err == nil && len(list.Items) == 0 {
-					err = knownTenant(cmd.Context(), pool, id)
-				}
+				var list page.Of[contact.Contact]
+				err := inTenant(cmd.Context(), pool, id, func(tx pgx.Tx) (err error) {
+					list, err = contact.List(cmd.Context(), tx, contact.Filter{Tenant: id, Cursor: cursor, Limit: limit})
+					if err == nil && len(list.Items) == 0 {
+						err = knownTenant(cmd.Context(), tx, id)
+					}
+					return err
+				})
 				if err != nil {
 					return err
 				}
@@ -238,11 +243,14 @@ address, and deed contacts show tells which is whose.`,
 				return usagef("--limit %d is below 1", limit)
 			}
 			return a.withSchema(cmd.Context(), func(pool *pgxpool.Pool) error {
-				f := contact.ConflictFilter{Tenant: id, Settled: all, Cursor: cursor, Limit: limit}
-				list, err := contact.Conflicts(cmd.Context(), pool, f)
-				if err == nil && len(list.Items) == 0 {
-					err = knownTenant(cmd.Context(), pool, id)
-				}
+				var list page.Of[contact.Conflict]
+				err := inTenant(cmd.Context(), pool, id, func(tx pgx.Tx) (err error) {
+					list, err = contact.Conflicts(cmd.Context(), tx, contact.ConflictFilter{Tenant: id, Settled: all, Cursor: cursor, Limit: limit})
+					if err == nil && len(list.Items) == 0 {
+						err = knownTenant(cmd.Context(), tx, id)
+					}
+					return err
+				})
 				if err != nil {
 					return err
 				}

@@ -17,6 +17,7 @@ import (
 	"github.com/deedhq/deed/audit"
 	"github.com/deedhq/deed/contact"
 	"github.com/deedhq/deed/internal/uuid"
+	"github.com/deedhq/deed/page"
 	"github.com/deedhq/deed/tenant"
 )
 
@@ -82,26 +83,32 @@ func (c *contactsErase) one(cmd *cobra.Command, a *app, id string) error {
 		return usagef("why? Give --reason; it is kept, so name nobody in it")
 	}
 	return a.withSchema(cmd.Context(), func(pool *pgxpool.Pool) error {
-		found, err := contact.Get(cmd.Context(), pool, id)
+		var found contact.Contact
+		var aliases []contact.Contact
+		err := inTenant(cmd.Context(), pool, owner, func(tx pgx.Tx) (err error) {
+			found, err = contact.Get(cmd.Context(), tx, id)
+			for err == nil && found.MergedInto != "" { // what is erased is the one that it is a name of
+				found, err = contact.Get(cmd.Context(), tx, found.MergedInto)
+			}
+			if err == nil && !c.yes {
+				aliases, err = contact.Aliases(cmd.Context(), tx, found.ID)
+			}
+			return err
+		})
+		if owner != nil && (errors.Is(err, contact.ErrNotFound) || err == nil && found.Tenant != owner.String()) {
+			return fmt.Errorf("tenant %s has no contact %s; deed contacts show %s says whose it is", owner, id, id)
+		}
 		if err != nil {
 			return err
 		}
-		for found.MergedInto != "" { // what is erased is the one that it is a name of
-			if found, err = contact.Get(cmd.Context(), pool, found.MergedInto); err != nil {
-				return err
-			}
+		if !c.yes {
+			return c.count(cmd, found, aliases)
 		}
 		of, err := tenant.Parse(found.Tenant)
 		if err != nil {
 			return err
 		}
-		if owner != nil && *owner != of {
-			return fmt.Errorf("tenant %s has no contact %s; deed contacts show %s says whose it is", owner, id, id)
-		}
 		owner = &of
-		if !c.yes {
-			return c.count(cmd, pool, found)
-		}
 		var n int64
 		err = inTenant(cmd.Context(), pool, owner, func(tx pgx.Tx) (err error) {
 			n, err = contact.Erase(cmd.Context(), tx, nil, id, c.who.act(a), contact.EraseOptions{Suppress: c.suppress})
@@ -119,11 +126,7 @@ func (c *contactsErase) one(cmd *cobra.Command, a *app, id string) error {
 }
 
 // count says whom it would be.
-func (c *contactsErase) count(cmd *cobra.Command, pool *pgxpool.Pool, found contact.Contact) error {
-	aliases, err := contact.Aliases(cmd.Context(), pool, found.ID)
-	if err != nil {
-		return err
-	}
+func (c *contactsErase) count(cmd *cobra.Command, found contact.Contact, aliases []contact.Contact) error {
 	identities := len(found.Identities)
 	for _, a := range aliases {
 		identities += len(a.Identities)
@@ -134,10 +137,10 @@ func (c *contactsErase) count(cmd *cobra.Command, pool *pgxpool.Pool, found cont
 		})
 	}
 	if found.ErasedAt != nil {
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s was erased %s\n", found.ID, when(*found.ErasedAt))
+		_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s was erased %s\n", found.ID, when(*found.ErasedAt))
 		return err
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "nothing was changed: %s would be erased, with %s and %s that were merged into it, and what was sent to it; give --yes and --reason\n",
+	_, err := fmt.Fprintf(cmd.OutOrStdout(), "nothing was changed: %s would be erased, with %s and %s that were merged into it, and what was sent to it; give --yes and --reason\n",
 		found.ID, many(int64(identities), "identity", "identities"), many(int64(len(aliases)), "contact", "contacts"))
 	return err
 }
@@ -385,13 +388,17 @@ func newContactsErasures(a *app) *cobra.Command {
 				return usagef("--limit %d is below 1", f.Limit)
 			}
 			return a.withSchema(cmd.Context(), func(pool *pgxpool.Pool) error {
-				list, err := contact.Erasures(cmd.Context(), pool, f)
-				if errors.Is(err, contact.ErrInvalid) {
-					return usagef("%s", strings.Replace(err.Error(), "invalid: ", "", 1))
-				}
-				if err == nil && len(list.Items) == 0 {
-					err = cmp.Or(knownTenant(cmd.Context(), pool, f.Tenant), knownContact(cmd.Context(), pool, f.Contact))
-				}
+				var list page.Of[contact.Erasure]
+				err := inTenant(cmd.Context(), pool, f.Tenant, func(tx pgx.Tx) (err error) {
+					list, err = contact.Erasures(cmd.Context(), tx, f)
+					if errors.Is(err, contact.ErrInvalid) {
+						return usagef("%s", strings.Replace(err.Error(), "invalid: ", "", 1))
+					}
+					if err == nil && len(list.Items) == 0 {
+						err = cmp.Or(knownTenant(cmd.Context(), tx, f.Tenant), knownContact(cmd.Context(), tx, f.Contact))
+					}
+					return err
+				})
 				if err != nil {
 					return err
 				}

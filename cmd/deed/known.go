@@ -107,11 +107,11 @@ func knownPlan(ctx context.Context, pool *pgxpool.Pool, owner *tenant.ID, id str
 	return fmt.Errorf("there is no plan %q, and no run of one; deed plan list shows those that there are", id)
 }
 
-func knownContact(ctx context.Context, pool *pgxpool.Pool, id string) error {
+func knownContact(ctx context.Context, db contact.DB, id string) error {
 	if id == "" {
 		return nil
 	}
-	_, err := contact.Get(ctx, pool, id)
+	_, err := contact.Get(ctx, db, id)
 	return err
 }
 
@@ -137,11 +137,11 @@ func namesOf(names []string) string {
 
 // knownTenant is for deliveries, whose tenants are registered; those of messages
 // need not be.
-func knownTenant(ctx context.Context, pool *pgxpool.Pool, id *tenant.ID) error {
+func knownTenant(ctx context.Context, db tenant.Querier, id *tenant.ID) error {
 	if id == nil {
 		return nil
 	}
-	if _, ok, err := tenant.Find(ctx, pool, *id); err != nil || ok {
+	if _, ok, err := tenant.Find(ctx, db, *id); err != nil || ok {
 		return err
 	}
 	return fmt.Errorf("there is no tenant %s; deed tenant list shows those that there are", id)
