@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -132,7 +133,11 @@ func (a addresses) add(list []contact.Identity) {
 			a[i.Value] = append(a[i.Value], delivery.Email)
 		case "phone":
 			a[i.Value] = append(a[i.Value], delivery.SMS, delivery.Voice)
-		case "telegram", "whatsapp", "whatsapp_user", "slack", "chat":
+		case "slack":
+			if len(i.Value) > 2 && strings.Contains(i.Value[1:len(i.Value)-1], ":") { // without a team it may be another's user
+				a[i.Value] = append(a[i.Value], delivery.Chat)
+			}
+		case "telegram", "whatsapp", "whatsapp_user", "chat":
 			a[i.Value] = append(a[i.Value], delivery.Chat)
 		case "mastodon", "bluesky", "account":
 			a[i.Value] = append(a[i.Value], delivery.Social)

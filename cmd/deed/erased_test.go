@@ -103,3 +103,23 @@ func TestContactsExport_OfAnAudienceOfChatsAndAccounts(t *testing.T) {
 		}
 	}
 }
+
+// What went to, and was said of, a user of Slack without a team is in nobody's file: another team may have one of the same id.
+func TestContactsExport_NotOfAnotherTeamsUser(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	db.Providers(t, "fake", "hook")
+	const user = "U2147483697"
+	ann := pgtest.One[string](t, db.Pool(pgtest.App), `select id::text from deed.upsert_contacts('{1,1}', '{slack,slack}', array[$1::text, 'T024BE7LD:' || $1::text], array['{}'::jsonb])`, user)
+	for _, sql := range []string{
+		`select deed.reserve('{chat,chat}', '{hook,hook}', array[$1::text, 'T024BE7LD:' || $1::text], array['{"text": "to another"}', '{"text": "to her"}']::jsonb[], array[sha256('1'), sha256('2')])`,
+		`select deed.suppress('chat', array[$1::text], 'asked by another')`,
+		`select deed.suppress('chat', array['T024BE7LD:' || $1::text], 'asked by her')`,
+	} {
+		db.Exec(t, pgtest.App, sql, user)
+	}
+	got := deedOK(t, db.URL(pgtest.Admin), "contacts", "export", ann)
+	if strings.Contains(got, "another") || !strings.Contains(got, "asked by her") || !strings.Contains(got, "to her") {
+		t.Errorf("her file: %s", got)
+	}
+}
