@@ -160,6 +160,38 @@ func TestContract_D12_WhatWasSaidOfThemElsewhere(t *testing.T) {
 	}
 }
 
+// Why two were merged, and taken apart, goes with either of them, from the other's history, too; why that one was merged with a third stays.
+func TestContract_D12_WhatWasSaidOfAMerge(t *testing.T) {
+	t.Parallel()
+	for _, into := range []bool{false, true} {
+		db := pgtest.New(t)
+		app := db.Pool(pgtest.App)
+		ann, bob, kim := person(t, db, mail("ann@example.com")), person(t, db, mail("bob@example.com")), person(t, db, mail("kim@example.com"))
+		from, to := ann, bob
+		if into {
+			from, to = bob, ann
+		}
+		merge := func(from, to, why string) {
+			t.Helper()
+			if _, err := contact.Merge(t.Context(), app, nil, from, to, audit.Act{By: "op", Reason: why}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		merge(from, to, "canary: one person")
+		if _, err := contact.Unmerge(t.Context(), app, nil, from, audit.Act{By: "op", Reason: "canary: father and son"}); err != nil {
+			t.Fatal(err)
+		}
+		merge(kim, bob, "bob's other name")
+		erase(t, db, ann, contact.EraseOptions{})
+		if found := traces(t, db, "canary"); len(found) > 0 {
+			t.Errorf("into her %t: left in %v", into, found)
+		}
+		if n := pgtest.One[int](t, app, `select count(*)::int from deed.contact_merges where reason = 'bob''s other name'`); n != 1 {
+			t.Errorf("into her %t: what was said of others went, too", into)
+		}
+	}
+}
+
 // An attempt that has waited for a row judges all of them by what is so when it goes on:
 // who has been erased meanwhile is not called (D12), nor for what has expired.
 func TestContract_D12_ErasedWhileAnAttemptWaited(t *testing.T) {

@@ -122,10 +122,14 @@ begin
   update deed.audit_log a
   set reason = 'erased'
   where a.subject_type = 'contact' and a.subject_id = any (array(select u.id::text from unnest(v_names) u(id))) and a.reason <> 'erased';
-  -- A merge stands in the log under the one that was merged, and names the other.
+  -- A merge stands in the log under each of the two, and names the other.
   update deed.audit_log a
   set reason = 'erased'
-  where a.subject_type = 'contact' and a.subject_id = any (array(select m.from_id::text from deed.contact_merges m where m.into_id = any (v_names)))
+  where a.subject_type = 'contact' and a.subject_id = any (array(
+      select m.from_id::text from deed.contact_merges m where m.into_id = any (v_names)
+      union
+      select m.into_id::text from deed.contact_merges m where m.from_id = any (v_names)
+    ))
     and a.action in ('merge', 'unmerge') and coalesce(a.details ->> 'into', a.details ->> 'from') = any (array(select u.id::text from unnest(v_names) u(id))) and a.reason <> 'erased';
   update deed.identity_conflicts o set settled_at = v_now where o.tenant_id = v_tenant and o.settled_at is null and o.contact_ids && v_names;
 
