@@ -183,6 +183,39 @@ func TestContract_D11_WhoLeavesGetsNoMoreOfIt(t *testing.T) {
 	}
 }
 
+// Who leaves once more, after somebody has lifted by hand what stood for it, leaves again, also by a link whose delivery is gone: a page
+// that said that they get no more had them get more.
+func TestContract_D11_WhoLeavesOnceMore(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	from := leaving(t, db)
+	ann := person(t, db, mail("ann@example.com"), mail("ann@work.example"))
+	anns := from(reserve(t, db, mailFor("ann@example.com", "news", ann, nil))[0].ID)
+	leave(t, db, anns, contact.LeftNow)
+	want := []string{"ann@example.com news consent revoked", "ann@work.example news consent revoked"}
+	for _, purged := range []bool{false, true} {
+		if n := pgtest.One[int](t, db.Pool(pgtest.App), `select deed.unsuppress('email', array['ann@example.com'], 'a mistake', p_purpose => 'news')::int`); n != 1 {
+			t.Fatalf("%d were lifted", n)
+		}
+		if purged {
+			db.Exec(t, pgtest.Owner, `update deed.channel_outbox set finished_at = finished_at - interval '2 days'`)
+			db.Exec(t, pgtest.Worker, `select deed.purge_deliveries('1 day', 100, 'keeper')`)
+		}
+		leave(t, db, anns, contact.LeftNow)
+		leave(t, db, anns, contact.LeftBefore)
+		if got := whoLeft(t, db); !slices.Equal(got, want) {
+			t.Errorf("purged %t, suppressed: %q", purged, got)
+		}
+	}
+	// For everything is for this, too, and nothing is written down again.
+	db.Exec(t, pgtest.App, `select deed.unsuppress('email', array['ann@example.com'], 'a mistake', p_purpose => 'news')`)
+	db.Exec(t, pgtest.App, `select deed.suppress('email', array['ann@example.com'], 'bounced')`)
+	leave(t, db, anns, contact.LeftBefore)
+	if n := pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*)::int from deed.consents`); n != 3 {
+		t.Errorf("%d words were kept, want 3", n)
+	}
+}
+
 // A link of somebody who was merged, erased or whose delivery is gone does what it still can;
 // one that does not fit, or of a tenant that is gone, changes nothing.
 func TestContract_D11_LinksOutliveWhatTheyAreOf(t *testing.T) {

@@ -2,7 +2,7 @@
 -- headers (RFC 8058); in the caller's transaction (D11).
 --
 -- The contact that the link names revokes its consent for the purpose (deed.set_consents), which
--- suppresses its addresses; merged, it means the one it was merged into. The delivery's
+-- suppresses its addresses, and once more where one of them is not suppressed any more; merged, it means the one it was merged into. The delivery's
 -- recipient is suppressed for the purpose, unless it is one of those addresses: that needs the
 -- delivery, whose channel and purpose must be the link's. It stands beside the delivery, and is told, as
 -- what a provider says of it does (D13), once: a run's report counts it. Of one who was erased, or is being so,
@@ -65,7 +65,15 @@ begin
     set unsubscribed_at = excluded.unsubscribed_at
     where (f.unsubscribed_at <= excluded.unsubscribed_at) is not true;
   end if;
-  if v_root is not null and not exists (select from deed.consents_of(array[v_root]) s where s.channel = p_channel and s.purpose = p_purpose and s.state = 'revoked') then
+  if v_root is not null and (
+      not exists (select from deed.consents_of(array[v_root]) s where s.channel = p_channel and s.purpose = p_purpose and s.state = 'revoked')
+      -- What stood for it somebody has lifted by hand.
+      or exists (
+        select from deed.known_addresses(array(select deed.names_of(v_root))) a
+        where a.channel = p_channel and a.address is not null and not exists (select from deed.suppressed(v_tenant, p_channel, a.address, p_purpose, v_now))
+      )
+    )
+  then
     perform deed.set_consents(array[v_root], array[p_channel], array[p_purpose], array['revoked'], array['list-unsubscribe'],
       array[jsonb_build_object('delivery', p_delivery)], v_tenant, p_actor);
     v_did := 'now';
