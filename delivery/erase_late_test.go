@@ -160,6 +160,58 @@ func TestContract_D12_WhatWasSaidOfThemElsewhere(t *testing.T) {
 	}
 }
 
+// An address that somebody was written to without being known by it goes on under its mark, too, where it is suppressed for what became of
+// that: before the erasure, of what had ended and what was in doubt, and after it. What else is said of it stays, and so does another's.
+func TestContract_D12_SuppressedAtAnotherAddress(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	ann, bob := person(t, db, mail("ann@example.com")), person(t, db, mail("bob@example.com"))
+	l, stop := run(t, db, said(newFake()))
+	to := func(of, address string) delivery.Delivery {
+		d := email(address)
+		d.Contact, d.Purpose = of, "news"
+		return d
+	}
+	ids := sent(t, db, to(ann, "one@elsewhere.example"), to(ann, "two@elsewhere.example"), to(ann, "three@elsewhere.example"), to(bob, "four@elsewhere.example"))
+	doubted := reserve(t, db, to(ann, "cut@example.com"))[0].ID
+	eventually(t, "the doubt", func() bool { return entry(t, db, doubted).HeldAt != nil })
+	stop()
+	bounced := func(of int) { record(t, l, delivery.StatusEvent{Said: delivery.SaidBounced, Delivery: ids[of]}) }
+	bounced(0)
+	bounced(3)
+	record(t, l, delivery.StatusEvent{Said: delivery.SaidUnsubscribed, Delivery: ids[1]})
+	leave(t, db, contact.Leaving{Channel: "email", Purpose: "news", Delivery: doubted, Contact: ann}, contact.LeftNow)
+	db.Exec(t, pgtest.App, `select deed.suppress('email', '{two@elsewhere.example}', 'asked by telephone', p_purpose => 'offers')`)
+	erase(t, db, ann, contact.EraseOptions{})
+	bounced(2)
+	erased(t, db, 100)
+
+	got := rowsOf(t, db.Pool(pgtest.Owner), `select case when address like 'hmac:%' then 'a mark' else address end || ' for ' || purpose || ': ' || reason from deed.suppressions`)
+	slices.Sort(got)
+	want := []string{
+		"a mark for : erased", "a mark for : erased", "a mark for news: erased", "a mark for news: erased", "a mark for news: erased",
+		"four@elsewhere.example for : bounced, says fake: event ev, delivery " + ids[3], "two@elsewhere.example for offers: asked by telephone",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("suppressed: %q\nwant: %q", got, want)
+	}
+	if found := traces(t, db, "one@elsewhere.example", "three@elsewhere.example", "cut@example.com"); len(found) > 0 {
+		t.Errorf("left in %v", found)
+	}
+	reasons := rowsOf(t, db.Pool(pgtest.Owner), `select reason from deed.audit_log where subject_type = 'suppression' and reason <> 'erased'`)
+	slices.Sort(reasons)
+	if !slices.Equal(reasons, []string{"asked by telephone", "bounced, says fake: event ev, delivery " + ids[3], "consent revoked"}) {
+		t.Errorf("the audit log has %q", reasons)
+	}
+	for _, address := range []string{"one@elsewhere.example", "three@elsewhere.example", "cut@example.com"} {
+		d := email(address, "after")
+		d.Purpose = "news"
+		if r := reserve(t, db, d)[0]; r.Status != delivery.Skipped {
+			t.Errorf("%s is written to again: %s", address, r.Status)
+		}
+	}
+}
+
 // Why two were merged, and taken apart, goes with either of them, from the other's history, too; why that one was merged with a third stays.
 func TestContract_D12_WhatWasSaidOfAMerge(t *testing.T) {
 	t.Parallel()

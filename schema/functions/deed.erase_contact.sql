@@ -7,7 +7,7 @@
 -- as it is open; deed.erase_step, which a relay calls, empties what had ended, and what was in hand
 -- once it is not: it is not begun, nor repeated, from the commit on (deed.attempt, deed.may_repeat). Their
 -- What they wrote to us is emptied (deed.erase_messages). Their
--- suppressions go on under marks (deed.address_mark); with p_suppress nothing at all
+-- suppressions go on under marks (deed.address_mark), and so does what was suppressed for what became of a delivery to them, wherever it went; with p_suppress nothing at all
 -- is sent to their addresses any more, whoever brings them back. p_exported says that
 -- the caller has it from a record of erasures, which needs it no second time, and that it
 -- may be one of many: what is queued for their addresses, and does not name them, is skipped
@@ -79,6 +79,16 @@ begin
     raise exception 'erase_contact: one of the contact''s addresses has come into an audience, or to the contact, meanwhile' using errcode = '40001';
   end if;
 
+  -- Before deed.erase_deliveries, which asks whose they are.
+  update deed.contacts c
+  set data = '{}', zone = null, locale = null, erased_at = v_now, updated_at = v_now
+  where c.id = any (v_names);
+  -- Of many that are repeated, deed.erase_step looks for the addresses of all at once; until
+  -- then nobody is called for them (deed.is_being_erased).
+  v_ids := deed.open_deliveries(v_tenant, v_names, v_channels, case when p_exported then '{}' else v_addresses end);
+  select count(*) into v_ended from deed.erase_deliveries(v_ids, v_actor, false) d where d.did <> 'left';
+
+  -- Deliveries first and suppressions then, as who settles them or records events has it.
   perform deed.mark_suppressions(v_tenant, v_channels, v_addresses, v_marks, v_actor);
   if p_suppress then
     with added as (
@@ -95,19 +105,11 @@ begin
     select v_tenant, v_actor, 'suppress', 'suppression', 'erased', count(*) from added a where a.is_new having count(*) > 0;
   end if;
 
-  -- Of many that are repeated, deed.erase_step looks for the addresses of all at once; until
-  -- then nobody is called for them (deed.is_being_erased).
-  v_ids := deed.open_deliveries(v_tenant, v_names, v_channels, case when p_exported then '{}' else v_addresses end);
-  select count(*) into v_ended from deed.erase_deliveries(v_ids, v_actor, false) d where d.did <> 'left';
-
   perform deed.erase_messages(v_names, v_actor);
   delete from deed.soft_bounces s
   using unnest(v_channels, v_addresses) a(channel, address)
   where s.tenant_id = v_tenant and s.channel = a.channel and s.address = a.address;
   delete from deed.contact_identities i where i.contact_id = any (v_names);
-  update deed.contacts c
-  set data = '{}', zone = null, locale = null, erased_at = v_now, updated_at = v_now
-  where c.id = any (v_names);
   update deed.audience_members m
   set address = null, zone = null, data = '{}'
   where m.contact_id = any (v_names) and (num_nonnulls(m.address, m.zone) > 0 or m.data <> '{}');

@@ -4,7 +4,8 @@
 --
 -- What is queued is skipped, and what is in doubt has failed, both as erased; what is
 -- in somebody's hand expires, so that it is not called again, and is left for
--- later, or without p_in_hand neither looked at nor locked; so is what names files, where the caller's snapshot would not see who else needs them. Files that they named go, if no delivery needs them that is unfinished. Of copies marks are kept (deed.address_mark). Ids, times, statuses, keys and message ids stay, and of the request its
+-- later, or without p_in_hand neither looked at nor locked; so is what names files, where the caller's snapshot would not see who else needs them. Files that they named go, if no delivery needs them that is unfinished. What was
+-- suppressed for what became of one, where it went to for somebody who was erased, goes on under its mark, whether they were known by that address or not. Of copies marks are kept (deed.address_mark). Ids, times, statuses, keys and message ids stay, and of the request its
 -- SHA-256 (deed.erased_message_id). What deed.erase_contact and deed.erase_step do;
 -- returns what became of each that was not erased: skipped, failed, emptied or left.
 create or replace function deed.erase_deliveries(
@@ -26,6 +27,7 @@ declare
   v_act    text := current_setting('deed.act', true);
   v_files  tid[];
   v_sees   boolean := current_setting('transaction_isolation') = 'read committed';
+  v_one    record;
 begin
   select coalesce(array_agg(q.id) filter (where q.what = 'queued'), '{}'), coalesce(array_agg(q.id) filter (where q.what = 'doubt'), '{}'),
     coalesce(array_agg(q.id) filter (where q.what = 'over'), '{}'), coalesce(array_agg(q.id) filter (where q.what = 'left'), '{}')
@@ -81,6 +83,29 @@ begin
     where not exists (select from got g where (g.tenant_id, g.sha256) = (n.tenant_id, n.sha256))
   )
   select array_agg(g.place) into v_files from got g;
+  -- Of these deliveries nothing more is suppressed: who records what became of one has its row (deed.settle, deed.apply_events), or its contact
+  -- (deed.unsubscribe), and this has them now. In the order of deed.apply_events.
+  for v_one in
+    select s.tenant_id, array_agg(s.channel order by s.channel, s.address) as channels, array_agg(s.address order by s.channel, s.address) as addresses,
+      array_agg(deed.address_mark(s.tenant_id, s.channel, s.address) order by s.channel, s.address) as marks,
+      array_agg(o.id::text order by s.channel, s.address) as because
+    from (
+      select c.id, c.tenant_id, c.channel, deed.fold_address(c.channel, c.recipient) as address
+      from deed.channel_outbox c
+      cross join lateral (select k.id from deed.contacts k where k.id = c.contact_id and k.erased_at is not null offset 0) k
+      where c.id = any (v_queued || v_doubt || v_over)
+      offset 0
+    ) o
+    cross join lateral (
+      select x.tenant_id, x.channel, x.address from deed.suppressions x
+      where x.tenant_id = o.tenant_id and x.channel = o.channel and x.address = o.address and strpos(x.reason, 'delivery ' || o.id::text) > 0
+      offset 0
+    ) s
+    group by s.tenant_id
+    order by s.tenant_id
+  loop
+    perform deed.mark_suppressions(v_one.tenant_id, v_one.channels, v_one.addresses, v_one.marks, p_actor, v_one.because);
+  end loop;
   update deed.channel_outbox c
   set recipient = null, recipient_id = null, lane = '', payload = '{}', payload_bytes = 2, contents = null, request = null,
     -- What is said later of who got a copy is still not about the recipient.

@@ -2,13 +2,16 @@
 -- marks (deed.address_mark): of one purpose, channel and address the longest.
 --
 -- One that was erased before and has come back may have both. What the audit log says
--- of them keeps who, when and why not. For deed.erase_contact.
+-- of them keeps who, when and why not. With p_because only what was suppressed for what became of
+-- the delivery at the address's place, which its reason names. For deed.erase_contact,
+-- deed.erase_step and deed.erase_deliveries.
 create or replace function deed.mark_suppressions(
   p_tenant    uuid,
   p_channels  text[],
   p_addresses text[],
   p_marks     text[],
-  p_actor     text
+  p_actor     text,
+  p_because   text[] default null
 ) returns void
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -19,8 +22,9 @@ declare
 begin
   with plain as (
     delete from deed.suppressions s
-    using unnest(p_channels, p_addresses, p_marks) a(channel, address, mark)
+    using unnest(p_channels, p_addresses, p_marks, p_because) a(channel, address, mark, because)
     where s.tenant_id = p_tenant and s.channel = a.channel and s.address = a.address
+      and (a.because is null or strpos(s.reason, 'delivery ' || a.because) > 0)
     returning s.channel, a.mark, s.purpose, s.actor, s.created_at, s.expires_at
   ),
   marked as (
@@ -40,6 +44,6 @@ begin
   update deed.audit_log a
   set reason = 'erased'
   where a.subject_type = 'suppression' and a.subject_id = any (array(select u.channel || ':' || u.mark from unnest(p_channels, p_marks) u(channel, mark)))
-    and a.reason <> 'erased';
+    and a.reason <> 'erased' and (p_because is null or exists (select from unnest(p_because) b(id) where strpos(a.reason, 'delivery ' || b.id) > 0));
 end
 $$;
