@@ -72,8 +72,9 @@ type Worker struct {
 	gate *held.Gate
 	open []string // runs that have ended with deliveries that have not, which Verify finds: Retain leaves them
 
-	mark   *time.Time // where looks at jobs begin; nil: at the first
-	marked time.Time  // until when
+	mark   *time.Time    // where looks at jobs begin; nil: at the first
+	marked time.Time     // until when
+	looked chan struct{} // holds one: jobs were looked at, since runs were asked for what fails of them
 }
 
 // NewWorker makes one, and looks whether its statements fit the installed schema. pool's
@@ -110,7 +111,7 @@ func NewWorker(ctx context.Context, pool *pgxpool.Pool, opts WorkerOptions) (*Wo
 	if err != nil {
 		return nil, deed.WrapError("new campaign worker", err)
 	}
-	return &Worker{pool: pool, opts: opts, open: []string{}, gate: &held.Gate{
+	return &Worker{pool: pool, opts: opts, open: []string{}, looked: make(chan struct{}, 1), gate: &held.Gate{
 		Pool: pool, What: "campaigns", OnNewCluster: string(opts.OnNewCluster), Environment: opts.Environment,
 		Logger: opts.Logger, Deadline: statement, Passing: sqlstate.Passing,
 	}}, nil
@@ -128,7 +129,11 @@ func (w *Worker) Run(ctx context.Context) error {
 	var watching sync.WaitGroup
 	watching.Go(func() { w.gate.Watch(ctx, w.pool, end) })
 	watching.Go(func() { w.tell(ctx) })
-	watching.Go(func() { w.decideAll(ctx) })
+	watching.Go(func() { w.beside(ctx, "tests of campaigns were not decided", nil, w.decide) })
+	watching.Go(func() { w.beside(ctx, "what runs of campaigns skip was not skipped", nil, w.sweep) })
+	watching.Go(func() {
+		w.beside(ctx, "runs of campaigns were not asked for what fails of them", w.looked, w.pauseFailing)
+	})
 	if w.opts.Retention > 0 {
 		watching.Go(func() { w.retain(ctx) })
 	}
@@ -176,20 +181,59 @@ const (
 	givingBack = 10 * time.Second
 )
 
+// beside does one kind of work, until ctx ends: as often as there is something to look for, or each time that it is told to. It takes as long as a run is large, and what
+// cannot be done of one holds up nothing else.
+func (w *Worker) beside(ctx context.Context, failed string, asked <-chan struct{}, do func(context.Context) (n int, err error)) {
+	for failures := 0; ctx.Err() == nil; {
+		if asked != nil && failures == 0 {
+			select {
+			case <-asked:
+			case <-ctx.Done():
+				return
+			}
+		}
+		n, err := do(ctx)
+		var wait time.Duration
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			failures++
+			w.opts.Logger.Warn(failed+"; will try again", "error", err)
+			wait = work.Backoff(failures, 100*time.Millisecond, time.Minute)
+		default:
+			failures = 0
+			if n == 0 && asked == nil {
+				wait = w.apart()
+			}
+		}
+		work.Sleep(ctx, wait)
+	}
+}
+
+// apart is for how long nothing is looked for where there was nothing.
+func (w *Worker) apart() time.Duration { return w.opts.PollInterval/2 + rand.N(w.opts.PollInterval) }
+
 func (w *Worker) loop(ctx context.Context) {
-	var acts time.Time // when it looks again for what is to be done, and not only at what is under way
+	var expands time.Time // when it looks again for a job that is due, and not only at what is under way
 	for failures := 0; ; {
-		var wait, poll time.Duration
+		var wait time.Duration
 		var err error
-		if !time.Now().Before(acts) {
-			if poll, err = w.act(ctx); err == nil {
-				acts = time.Now().Add(poll)
+		if !time.Now().Before(expands) {
+			var expanded bool
+			if expanded, err = w.expandOne(ctx); err == nil && !expanded {
+				expands = time.Now().Add(w.apart())
 			}
 		}
 		if !away(err) {
-			var notLooked error
-			wait, notLooked = w.look(ctx, max(0, time.Until(acts)))
-			err = errors.Join(err, notLooked)
+			looked, next, notLooked := w.look(ctx, max(0, time.Until(expands)))
+			if looked > 0 {
+				select {
+				case w.looked <- struct{}{}:
+				default:
+				}
+			}
+			wait, err = next, errors.Join(err, notLooked)
 		}
 		switch {
 		case ctx.Err() != nil:
@@ -214,77 +258,47 @@ func away(err error) bool {
 	return err != nil && !refused && !errors.Is(err, context.DeadlineExceeded)
 }
 
-// Step expands one job that is due, decides a test that can be, and ends what is to end. It returns how long nothing
+// Step expands one job that is due, decides a test that can be, skips what is cancelled or has expired, and ends what is to end. It returns how long nothing
 // more is to be done, as far as it knows.
 func (w *Worker) Step(ctx context.Context) (wait time.Duration, err error) {
-	poll, err := w.act(ctx)
+	expanded, err := w.expandOne(ctx)
+	did := expanded
+	for _, do := range []func(context.Context) (int, error){w.decide, w.sweep} {
+		if away(err) {
+			return 0, err
+		}
+		n, failed := do(ctx)
+		err = errors.Join(err, failed)
+		did = did || n > 0
+	}
 	if away(err) {
 		return 0, err
 	}
-	decided, notDecided := w.decide(ctx)
-	if err = errors.Join(err, notDecided); away(notDecided) {
-		return 0, err
-	}
-	if decided > 0 {
+	poll := w.apart()
+	if did {
 		poll = 0
 	}
-	wait, notLooked := w.look(ctx, poll)
-	return wait, errors.Join(err, notLooked)
-}
-
-// act expands one job that is due and skips what is cancelled or has expired. It returns how long to wait
-// before the next time: not at all, if there was any.
-func (w *Worker) act(ctx context.Context) (wait time.Duration, err error) {
-	expanded, err := w.expandOne(ctx)
-	if away(err) {
+	looked, wait, failed := w.look(ctx, poll)
+	if failed == nil && looked > 0 {
+		_, failed = w.pauseFailing(ctx)
+	}
+	if err = errors.Join(err, failed); err != nil {
 		return 0, err
 	}
-	swept, notSwept := w.sweep(ctx)
-	if err = errors.Join(err, notSwept); err != nil || expanded || swept > 0 {
-		return 0, err
-	}
-	return w.apart(), nil
+	return wait, nil
 }
 
-// apart is for how long nothing is looked for where there was nothing.
-func (w *Worker) apart() time.Duration { return w.opts.PollInterval/2 + rand.N(w.opts.PollInterval) }
-
-// decideAll decides the tests of runs, until ctx ends: beside all else, as it takes as long as a test is large, and one that cannot be decided
-// holds up no other run.
-func (w *Worker) decideAll(ctx context.Context) {
-	for failures := 0; ctx.Err() == nil; {
-		wait := w.apart()
-		decided, err := w.decide(ctx)
-		switch {
-		case ctx.Err() != nil:
-			return
-		case err != nil:
-			failures++
-			w.opts.Logger.Warn("tests of campaigns were not decided; will try again", "error", err)
-			wait = work.Backoff(failures, 100*time.Millisecond, time.Minute)
-		case decided > 0:
-			failures, wait = 0, 0
-		default:
-			failures = 0
-		}
-		work.Sleep(ctx, wait)
-	}
-}
-
-// look ends what is to end of jobs that are under way. It returns how long to wait before the next look, at most poll.
-func (w *Worker) look(ctx context.Context, poll time.Duration) (wait time.Duration, err error) {
+// look ends what is to end of jobs that are under way. It returns at how many it has looked, and how long to wait before the next look, at most poll.
+func (w *Worker) look(ctx context.Context, poll time.Duration) (looked int, wait time.Duration, err error) {
 	looked, next, err := w.rollUp(ctx)
-	if err == nil && looked > 0 {
-		err = w.pauseFailing(ctx)
-	}
 	if err != nil || looked == looksAtOnce {
-		return 0, err
+		return looked, 0, err
 	}
 	if next != nil {
 		// Bounded first: what is due in the year 9999 is so in more seconds than a Duration holds.
 		poll = min(poll, max(time.Duration(min(*next, poll.Seconds())*float64(time.Second)), looksApart))
 	}
-	return poll, nil
+	return looked, poll, nil
 }
 
 type job struct {
@@ -386,19 +400,20 @@ func (w *Worker) rollUp(ctx context.Context) (looked int, wait *float64, err err
 }
 
 // pauseFailing pauses runs of which too much fails, and says so.
-func (w *Worker) pauseFailing(ctx context.Context) error {
+func (w *Worker) pauseFailing(ctx context.Context) (n int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, counting)
 	defer cancel()
 	rows, err := w.pool.Query(ctx, query.PauseFailing, w.opts.Worker)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	var run, owner, why string
 	_, err = pgx.ForEachRow(rows, []any{&run, &owner, &why}, func() error {
+		n++
 		w.opts.Logger.Warn("run of a campaign has paused itself; deed campaign resume has it go on", "run", run, "tenant", owner, "why", why)
 		return nil
 	})
-	return err
+	return n, err
 }
 
 // Served reports whether a [Worker] runs, of a relay or of another program: where none does, no campaign that is

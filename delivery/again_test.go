@@ -186,7 +186,9 @@ func TestContract_D5_ACallAgainWaits(t *testing.T) {
 				if most := 10 * time.Minute << (n - 1); pause < most/2 || pause > most {
 					t.Errorf("after call %d it waits for %s", n, pause)
 				}
-				db.Exec(t, pgtest.Owner, `update deed.channel_outbox set process_after = clock_timestamp() where id = $1::text::uuid`, made[0].ID)
+				if n < 3 { // the provider rests after five in a row of which nobody knows
+					db.Exec(t, pgtest.Owner, `update deed.channel_outbox set process_after = clock_timestamp() where id = $1::text::uuid`, made[0].ID)
+				}
 			}
 			eventually(t, "the call of what ends to be put off, or its end", func() bool {
 				return pgtest.One[bool](t, owner, `select finished_at is not null or (status = 'queued' and process_after = expires_at) from deed.channel_outbox where id = $1::text::uuid`, made[1].ID)
@@ -284,7 +286,7 @@ func TestContract_D6_TimeInWhichNobodyCalledGivesNothingUp(t *testing.T) {
 	owner, worker := db.Pool(pgtest.Owner), db.Pool(pgtest.Worker)
 	reserve(t, db, email("a@example.com"), email("b@example.com"))
 	db.Exec(t, pgtest.Owner, `update deed.channel_outbox set lane = 'example.com', created_at = created_at - interval '31 hours', deferrals = 1,
-		deferred_since = clock_timestamp() - interval '30 hours', process_after = clock_timestamp() - interval '30 hours'`)
+		deferred_since = clock_timestamp() - interval '30 hours 1 minute', process_after = clock_timestamp() - interval '30 hours'`)
 	db.Exec(t, pgtest.Owner, `insert into deed.pauses (provider, destination, since, until, failures, why) values
 		('fake', 'example.com', clock_timestamp() - interval '30 hours', clock_timestamp() - interval '29 hours', 7, 'connection refused')`)
 	nobody := func(what string) {

@@ -58,7 +58,7 @@ type lane struct {
 	keys    *blockedKeys
 	left    atomic.Bool // a stop waits no longer: nothing more is recorded
 
-	released atomic.Bool // it has been given back: under this fence it is nobody's any more
+	released atomic.Pointer[time.Time] // when it had been given back: an answer asked for before may still name it
 
 	mu         sync.Mutex
 	ordered    bool   // guarded by mu: as of assignedLane
@@ -150,7 +150,8 @@ func (l *lane) run(ctx context.Context, after *lane) {
 		l.st.Log.Warn("giving a lane back failed; another worker takes it when its lease ends", "lane", l.no, "error", sqlstate.WithHint(err))
 		return
 	}
-	l.released.Store(true)
+	now := time.Now()
+	l.released.Store(&now)
 }
 
 // read goes on from the recorded position until ctx ends, and returns when all

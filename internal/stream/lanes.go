@@ -51,17 +51,23 @@ func (ls *lanes) assign(ctx context.Context, a *assignment) {
 	}
 	ls.st.leases.renew(a.asked) // only now: no lane that was lost is to be taken for fresh
 	for _, given := range a.lanes {
-		if !keep[given.no] && !ls.wasReleased(given) {
+		if !keep[given.no] && !ls.wasReleased(given, a.asked) {
 			ls.start(ctx, given)
 		}
 	}
 }
 
 // wasReleased reports whether a lane has been given back since it was asked what is
-// this process's: a lane that is taken again has another fence. ls.mu is held.
-func (ls *lanes) wasReleased(given assignedLane) bool {
+// this process's: a lane that is taken again has another fence. One that is named under its
+// old fence by an answer that was asked for later is this process's all the same: what gave
+// it back was lost, as by a failover. ls.mu is held.
+func (ls *lanes) wasReleased(given assignedLane, asked time.Time) bool {
 	l := ls.ended[given.no]
-	return l != nil && l.fence == given.fence && l.released.Load()
+	if l == nil || l.fence != given.fence {
+		return false
+	}
+	at := l.released.Load()
+	return at != nil && asked.Before(*at)
 }
 
 // start begins to read a lane; one that is to be given back ends at once. ls.mu is
