@@ -131,6 +131,60 @@ func TestStreamThatIsFull(t *testing.T) {
 	}
 }
 
+// Whoever publishes is refused the same when its account is full, has no limits for the stream's tier, or the
+// stream is sealed.
+func TestAccountThatIsFull(t *testing.T) {
+	t.Parallel()
+	c := start(t)
+	ms := []deed.Message{message(1, nil), message(2, nil)}
+	sink := open(t, c, nil)
+	own := open(t, c, func(o *nats.Options) { o.Subject = "events.{topic}.{key}" })
+	expect(t, sink.Deliver(t.Context(), ms[:1]), "delivered")
+	limit := func(limits map[string]server.JetStreamAccountLimits) {
+		t.Helper()
+		if err := c.server.GlobalAccount().UpdateJetStreamLimits(limits); err != nil {
+			t.Fatal(err)
+		}
+	}
+	boundless := server.JetStreamAccountLimits{
+		MaxMemory: -1, MaxStore: -1, MaxStreams: -1, MaxConsumers: -1, MaxAckPending: -1,
+		MemoryMaxStreamBytes: -1, StoreMaxStreamBytes: -1,
+	}
+	full := boundless
+	full.MaxStore = 1
+	limit(map[string]server.JetStreamAccountLimits{"": full})
+	expect(t, sink.Deliver(t.Context(), ms[1:]), "unavailable")
+	expect(t, own.Deliver(t.Context(), ms[1:]), "unavailable")
+	limit(map[string]server.JetStreamAccountLimits{"R3": boundless})
+	expect(t, sink.Deliver(t.Context(), ms[1:]), "unavailable")
+	expect(t, own.Deliver(t.Context(), ms[1:]), "attempt")
+	limit(map[string]server.JetStreamAccountLimits{"": boundless})
+	expect(t, sink.Deliver(t.Context(), ms), "delivered delivered")
+
+	config := c.config
+	config.Sealed = true
+	ctx, cancel := patient(t)
+	defer cancel()
+	if _, err := c.js.UpdateStream(ctx, config); err != nil {
+		t.Fatal(err)
+	}
+	ms = []deed.Message{message(3, nil)}
+	expect(t, sink.Deliver(t.Context(), ms), "unavailable")
+	expect(t, own.Deliver(t.Context(), ms), "attempt")
+	if n := len(c.all()); n != 2 {
+		t.Errorf("the stream has %d messages, want 2", n)
+	}
+}
+
+// JetStream stores no more than 64 KiB of headers, and never will of this message.
+func TestHeadersThatAreTooLarge(t *testing.T) {
+	t.Parallel()
+	c := start(t)
+	sink := open(t, c, nil)
+	m := message(1, func(m *deed.Message) { m.Headers = map[string]string{"x-note": strings.Repeat("x", 70_000)} })
+	expect(t, sink.Deliver(t.Context(), []deed.Message{m}), "discard")
+}
+
 func TestPermission(t *testing.T) {
 	t.Parallel()
 	c := start(t, func(o *server.Options, _ *jetstream.StreamConfig) {

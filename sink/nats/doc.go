@@ -51,13 +51,16 @@
 //
 //	stored, or known by its id            delivered
 //	larger than the server or the stream  dead at once ([deed.Permanent])
-//	takes, or a subject over 2,048 bytes
+//	takes, headers over 64 KiB, or a
+//	subject over 2,048 bytes
 //	no connection, connection lost, no    no attempt ([deed.Unavailable])
 //	acknowledgement in time, JetStream
-//	is off or has no leader
+//	is off or has no leader, the account
+//	has no room left
 //	no stream takes the subject, the      no attempt ([deed.Unavailable]); but an
-//	stream is full, publishing to the     attempt if the subject has a {key} or
-//	subject is not permitted              {type}, since others may fare better
+//	stream is full, sealed or beyond its  attempt if the subject has a {key} or
+//	account's tiers, publishing to the    {type}, since others may fare better
+//	subject is not permitted
 //	any other refusal                     an attempt, retried with back-off
 //	the context ended                     the context's error
 //

@@ -13,6 +13,14 @@ import (
 	"github.com/deedhq/deed"
 )
 
+// What JetStream refuses with, and the client has no name for.
+const (
+	errAccountFull  jetstream.ErrorCode = 10002 // the account's limit of storage
+	errLargeHeaders jetstream.ErrorCode = 10097 // over 64 KiB
+	errStreamSealed jetstream.ErrorCode = 10109
+	errNoLimits     jetstream.ErrorCode = 10120 // the account has none for the stream's replicas
+)
+
 // outcome judges why a message was not stored, or not known to be.
 func (s *Sink) outcome(ctx context.Context, err error) error {
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
@@ -21,9 +29,11 @@ func (s *Sink) outcome(ctx context.Context, err error) error {
 	api, refused := errors.AsType[*jetstream.APIError](err)
 	switch {
 	case errors.Is(err, errSubject), errors.Is(err, nats.ErrMaxPayload), errors.Is(err, nats.ErrBadSubject),
-		refused && api.ErrorCode == jetstream.JSErrCodeStreamMessageExceedsMaximum:
+		refused && (api.ErrorCode == jetstream.JSErrCodeStreamMessageExceedsMaximum || api.ErrorCode == errLargeHeaders):
 		return deed.Permanent(s.errorf("%w", err))
-	case refused && api.Code < 500:
+	case refused && api.ErrorCode == errAccountFull: // whatever its stream: no other subject fares better
+		return deed.Unavailable(s.errorf("%w", err), 0)
+	case refused && api.Code < 500 && api.ErrorCode != errStreamSealed && api.ErrorCode != errNoLimits:
 		return s.errorf("refused: %w", err)
 	case s.perOwn && (refused || errors.Is(err, jetstream.ErrNoStreamResponse) || errors.Is(err, nats.ErrPermissionViolation)):
 		return s.errorf("%w", err)
