@@ -122,7 +122,7 @@ func (c *call) post(group []int) (shared error) {
 	a := c.s.deliver(c.ctx, msgs[0].ID, c.s.opts.MaxResponse, func(ctx context.Context) (*http.Request, [][]byte) {
 		return c.s.batchRequest(ctx, msgs)
 	})
-	if a.outcome != nil || mediaType(a.contentType) != outcomesType {
+	if a.outcome != nil || !a.tells {
 		return a.outcome
 	}
 	failed, err := c.s.readOutcomes(a, msgs)
@@ -195,8 +195,8 @@ func (s *Sink) readOutcomes(a attempt, msgs []deed.Message) (map[string]error, e
 			Final      bool    `json:"final"`
 		} `json:"failed"`
 	}
-	if a.incomplete {
-		return nil, s.errorf("outcome unknown: the answer is longer than %d bytes, or did not end", s.opts.MaxResponse)
+	if a.tooLong {
+		return nil, s.errorf("outcome unknown: the answer is longer than %d bytes", s.opts.MaxResponse)
 	}
 	if json.Unmarshal(a.answer, &list) != nil {
 		return nil, s.errorf("outcome unknown: the answer is not JSON as %s has it", outcomesType)

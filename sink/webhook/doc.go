@@ -50,7 +50,8 @@
 //	{"failed": [{"id": "01a1fc88-…", "error": "no such order", "retry_after": 30}]}
 //
 // A receiver that wants each key in order refuses, after a message that it does not
-// take, the others of its key in the same batch. Such an answer that cannot be
+// take, the others of its key in the same batch. Such an answer is waited for up to
+// Timeout; of any other the status is enough. One that does not end, cannot be
 // read, is longer than MaxResponse, or names a message that was not sent leaves all
 // of them an attempt whose outcome is unknown. Any other status is the outcome of
 // all; but if it would end them for good, each is posted again alone. A message

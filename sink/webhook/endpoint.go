@@ -26,9 +26,9 @@ type attempt struct {
 	verdict verdict
 	after   time.Duration // how long the endpoint asks to be left alone
 
-	contentType string // of a 2xx answer
-	answer      []byte // its beginning, up to what was asked for
-	incomplete  bool   // it was longer, or did not end
+	tells   bool   // the answer says which messages were taken
+	answer  []byte // and how, up to what was asked for
+	tooLong bool   // it was longer
 }
 
 // probesPerMessage is how many probes may fail on one message before its failure

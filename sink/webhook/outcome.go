@@ -35,18 +35,29 @@ func (s *Sink) attempt(ctx context.Context, keep int64, build func(context.Conte
 		return s.noAnswer(ctx, rctx, err, asked.Load(), connected.Load(), sent)
 	}
 	defer response.Body.Close()
-	// The status is the answer. The body is only read for the excerpt and for
-	// the connection's next use, and a receiver that never ends it is not waited
-	// for.
-	drained := time.AfterFunc(drainTimeout, cancel)
-	defer drained.Stop()
+	// The status is the answer, unless the body says what was taken. Else that is only
+	// read for the excerpt and for the connection's next use, and a receiver that never
+	// ends it is not waited for.
+	tells := tellsOutcomes(request, response)
+	if !tells {
+		drained := time.AfterFunc(drainTimeout, cancel)
+		defer drained.Stop()
+	}
 	start, readErr := readAnswer(response.Body, keep, s.opts.MaxResponse)
+	if tells && readErr != nil {
+		return s.noAnswer(ctx, rctx, readErr, true, true, sent)
+	}
 	a := s.classify(response, start[:min(len(start), excerptBytes)], sent)
-	if a.err == nil {
-		a.contentType, a.answer = response.Header.Get("Content-Type"), start
-		a.incomplete = readErr != nil || int64(len(start)) >= keep
+	if tells {
+		a.tells, a.answer, a.tooLong = true, start, int64(len(start)) >= keep
 	}
 	return a
+}
+
+// tellsOutcomes reports whether an answer's body says which messages were taken, as it was asked to.
+func tellsOutcomes(request *http.Request, response *http.Response) bool {
+	return response.StatusCode >= 200 && response.StatusCode < 300 &&
+		request.Header.Get("Accept") == outcomesType && mediaType(response.Header.Get("Content-Type")) == outcomesType
 }
 
 // noAnswer judges a request without a complete answer.
