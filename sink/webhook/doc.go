@@ -75,6 +75,9 @@
 //	the context ended                 the context's error
 //	the breaker is open               no attempt ([deed.Unavailable])
 //
+// An error says how an answer begins, in 200 bytes, without what that repeats of the
+// payload, of [Options.Headers] and of the URL's path and query.
+//
 // # The breaker
 //
 // A run of failures of the endpoint (no connection, no complete answer, 5xx,

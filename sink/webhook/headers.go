@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -34,6 +35,35 @@ func staticHeaders(headers map[string]string) (http.Header, error) {
 	}
 	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	return h, errors.Join(errs...)
+}
+
+// secrets returns what an error's text must not have of the headers and the URL, the longest first: an
+// answer may repeat a credential without its scheme, or the URL, whose path and query can be one. Of a query's
+// values the short ones are words, such as json, that any text may have.
+func secrets(h http.Header, u *url.URL) []string {
+	list := []string{u.RequestURI(), u.EscapedPath(), u.RawQuery}
+	for _, values := range u.Query() {
+		for _, value := range values {
+			if len(value) >= 8 {
+				list = append(list, value)
+			}
+		}
+	}
+	for name, values := range h {
+		list = append(list, values...)
+		for _, value := range values {
+			scheme, credential, _ := strings.Cut(value, " ")
+			if name == "Authorization" || strings.EqualFold(scheme, "Bearer") || strings.EqualFold(scheme, "Basic") {
+				list = append(list, credential)
+			}
+		}
+	}
+	if _, password, ok := (&http.Request{Header: h}).BasicAuth(); ok {
+		list = append(list, password)
+	}
+	list = slices.DeleteFunc(list, func(value string) bool { return len(value) < shortestHidden })
+	slices.SortFunc(list, func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) })
+	return slices.Compact(list)
 }
 
 // reserved are the headers, beside deed-… and webhook-…, that no message may

@@ -205,14 +205,31 @@ func (s *Sink) printables(sent [][]byte) func(text string) string {
 	}
 }
 
-// withoutHidden takes credentials out of a text, and cuts it to the most that is looked at of one.
+// shortestHidden is from how many bytes on a credential is known in a text.
+const shortestHidden = 4
+
+// withoutHidden takes credentials out of a text, and cuts it to the most that is looked at of one. The text may
+// have been cut before, within one.
 func (s *Sink) withoutHidden(text []byte) []byte {
 	for _, value := range s.hidden {
-		if len(value) >= 4 {
-			text = bytes.ReplaceAll(text, []byte(value), []byte("[…]"))
-		}
+		text = bytes.ReplaceAll(text, []byte(value), []byte("[…]"))
+	}
+	if n := s.begun(text); n > 0 {
+		text = append(text[:len(text)-n:len(text)-n], "[…]"...)
 	}
 	return text[:min(len(text), 4*excerptBytes)]
+}
+
+// begun returns with how many bytes a text ends that begin a credential.
+func (s *Sink) begun(text []byte) (most int) {
+	for _, value := range s.hidden {
+		for n := min(len(value)-1, len(text)); n >= max(shortestHidden, most+1); n-- {
+			if string(text[len(text)-n:]) == value[:n] {
+				most = n
+			}
+		}
+	}
+	return most
 }
 
 func oneLine(text []byte) string {

@@ -118,7 +118,7 @@ type Sink struct {
 	url       *url.URL
 	keys      [][]byte
 	headers   http.Header
-	hidden    []string // header values that must not enter an error's text
+	hidden    []string // what must not enter an error's text, the longest first
 	transport *http.Transport
 	endpoint  *endpoint
 	now       func() time.Time // the process's clock
@@ -147,9 +147,7 @@ func New(opts Options) (*Sink, error) {
 		return nil, &deed.Error{Op: "webhook", Code: deed.Invalid, Err: err}
 	}
 	s.setAuthorization()
-	for _, values := range s.headers {
-		s.hidden = append(s.hidden, values...)
-	}
+	s.hidden = secrets(s.headers, s.url)
 	s.transport = newTransport(opts, g.dialer(s.url.Hostname(), opts.Timeout))
 	return s, nil
 }

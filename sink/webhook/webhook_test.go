@@ -343,6 +343,10 @@ func TestErrorText(t *testing.T) {
 		{"LongIsCut", "text/plain", strings.Repeat("ab ", 1000), ": " + strings.TrimSpace(strings.Repeat("ab ", 67)[:200])},
 		{"PayloadIsTakenOut", "text/plain", "bad: " + string(m.Payload) + "!", ": bad: […]!"},
 		{"CredentialsAreTakenOut", "text/plain", "you sent Bearer t0ken", ": you sent […]"},
+		{"WithoutTheirScheme", "text/plain", "t0ken is wrong", ": […] is wrong"},
+		{"CutOff", "text/plain", strings.Repeat("x", 192) + "Bearer t0ken", ": " + strings.Repeat("x", 192) + "[…]"},
+		{"PathIsTakenOut", "text/plain", "Cannot POST /path-token", ": Cannot POST […]"},
+		{"QueryIsTakenOut", "text/plain", "who is tell-nobody", ": who is […]"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
