@@ -223,6 +223,7 @@ func TestFaults(t *testing.T) {
 	t.Run("Silence", silence)
 	t.Run("OneBrokerIsSilent", oneBrokerIsSilent)
 	t.Run("AcknowledgedBeforeTheEnd", acknowledgedBeforeTheEnd)
+	t.Run("GivenUpWhileItWaits", givenUpWhileItWaits)
 	t.Run("Brokers", brokerFaults)
 	t.Run("AcknowledgementIsAwaited", acknowledgementIsAwaited)
 	t.Run("Login", login)
@@ -378,6 +379,33 @@ func acknowledgedBeforeTheEnd(t *testing.T) {
 	got := <-outcomes
 	expect(t, got[:3], "context delivered delivered")
 	expect(t, got[4:], "context context")
+}
+
+// What a call tells as not delivered is not written later, also where its time ends, after 7.5 seconds, while it waits for
+// room: one record is with the brokers then, which has been there for a while.
+func givenUpWhileItWaits(t *testing.T) {
+	t.Parallel()
+	c := start(t, nil)
+	sink := open(t, c, func(o *kafka.Options) { o.Timeout, o.MaxPending = 5*time.Second, 1 })
+	found(t, sink)
+	c.slow(2 * time.Second)
+	var ms []deed.Message
+	for n := range int64(6) {
+		ms = append(ms, message(100+n, nil))
+	}
+	outcomes := sink.Deliver(t.Context(), ms)
+	if !deed.IsUnavailable(outcomes[5]) {
+		t.Errorf("the last: %v, want that there was no room for it", outcomes[5])
+	}
+	wait(t, "the sink to be done with them", func() bool {
+		return kinds(sink.Deliver(t.Context(), []deed.Message{message(2, nil)})) == "delivered"
+	})
+	times := c.times()
+	for i, m := range ms {
+		if delivered := outcomes[i] == nil; delivered != (times[m.Seq] > 0) {
+			t.Errorf("message %d is there %d times, and the call says: %v", m.Seq, times[m.Seq], outcomes[i])
+		}
+	}
 }
 
 // What a broker says about itself costs no attempt, and the producer recovers,

@@ -161,13 +161,16 @@ func (s *Sink) produce(ctx context.Context, p *producer, records []*kgo.Record) 
 		return rest(err)
 	}
 	// The client gives a record up at the time-out, give or take a request.
-	late := time.NewTimer(s.opts.Timeout + s.opts.Timeout/2)
+	patience := s.opts.Timeout + s.opts.Timeout/2
+	late := time.NewTimer(patience)
 	defer late.Stop()
+	handed := 0
+handing:
 	for at, r := range records {
 		select {
 		case s.slots <- struct{}{}:
 		case <-late.C:
-			return rest(errTimeout)
+			break handing
 		case <-ctx.Done():
 			return rest(ctx.Err())
 		}
@@ -177,8 +180,11 @@ func (s *Sink) produce(ctx context.Context, p *producer, records []*kgo.Record) 
 			answers <- answer{at, err} // first: whoever gets the slot is after it
 			<-s.slots
 		})
+		handed++
 	}
-	for left := len(records); left > 0; left-- {
+	// The last may have waited for room until just now, and its time begins with the client.
+	late.Reset(patience)
+	for left := handed; left > 0; left-- {
 		select {
 		case a := <-answers:
 			outcomes[a.at] = a.err
@@ -190,7 +196,7 @@ func (s *Sink) produce(ctx context.Context, p *producer, records []*kgo.Record) 
 			return rest(ctx.Err())
 		}
 	}
-	return outcomes
+	return rest(errTimeout) // those for which there was no room
 }
 
 // isPerhapsAnother reports whether a batch was refused for what may be wrong

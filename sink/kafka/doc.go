@@ -61,6 +61,8 @@
 //
 // What has no answer within [Options.Timeout] is given up: the client sends
 // nothing of it any more once the outcome was told, and if it cannot be brought
-// to give up it is closed, and the next call makes a new one. A call whose
-// context ends does not wait for that, and what it had may still be written.
+// to give up it is closed, and the next call makes a new one. A call that has
+// waited for room ([Options.MaxPending]) half as long again hands no more over,
+// and waits for what became of the others. A call whose context ends does not
+// wait for that, and what it had may still be written.
 package kafka
