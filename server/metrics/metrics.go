@@ -161,14 +161,20 @@ func (m *Collector) examine(ctx context.Context) {
 		return
 	}
 	m.examineAt = time.Now().Add(time.Minute)
-	ctx, cancel := context.WithTimeout(ctx, m.opts.Deadline)
+	bounded, cancel := context.WithTimeout(ctx, m.opts.Deadline)
 	defer cancel()
-	findings, err := doctor.Examine(ctx, m.opts.Doctor, doctor.Options{})
-	if err != nil {
-		return // the next question to the database says the same
+	findings, err := doctor.Examine(bounded, m.opts.Doctor, doctor.Options{})
+	if err != nil && ctx.Err() != nil {
+		return
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if err != nil {
+		m.failures++ // what was known may be told for too long: nothing is, rather
+		m.findings = nil
+		m.opts.Logger.Warn("metrics: the doctor's findings are not renewed; will try again", "error", err)
+		return
+	}
 	m.findings = findings.Counts()
 }
 

@@ -1,9 +1,11 @@
 package metrics_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -21,6 +23,7 @@ import (
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/admin"
 	"github.com/deedhq/deed/delivery"
+	"github.com/deedhq/deed/doctor"
 	"github.com/deedhq/deed/internal/pgtest"
 	"github.com/deedhq/deed/server/metrics"
 )
@@ -280,6 +283,63 @@ func TestCollector_ManyTopicsAndNoDatabase(t *testing.T) {
 	wantLines(t, blind, `deed_refresh_failures_total ([3-9]|[1-9]\d+)(\..*)?`)
 	if strings.Contains(blind(), "deed_messages{") {
 		t.Error("figures that were never read are shown")
+	}
+}
+
+// away is a database that may be away.
+type away struct {
+	doctor.DB
+	gone bool
+}
+
+func (a *away) BeginTx(ctx context.Context, opts pgx.TxOptions) (pgx.Tx, error) {
+	if a.gone {
+		return nil, errors.New("away")
+	}
+	return a.DB.BeginTx(ctx, opts)
+}
+
+// Findings that could not be looked for are not told any more, and that it is so is: by a figure, and in the log. A stop is no such
+// failure.
+func TestCollector_FindingsThatAreNotRenewed(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	c, err := deed.New(t.Context(), db.Pool(pgtest.Worker), deed.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	operator, err := admin.New(t.Context(), db.Pool(pgtest.Worker), admin.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	examined := &away{DB: db.Pool(pgtest.Worker)}
+	m := metrics.New(c, operator, metrics.Options{Doctor: examined, Deadline: pgtest.Patience, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	m.Examine(t.Context())
+	if n := testutil.CollectAndCount(m, "deed_doctor_findings"); n == 0 {
+		t.Fatal("no findings of a doctor that could look")
+	}
+	examined.gone = true
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	m.Examine(ended)
+	if n := testutil.CollectAndCount(m, "deed_doctor_findings"); n == 0 || log.Len() > 0 {
+		t.Errorf("%d findings after a stop, and the log has %q", n, log.String())
+	}
+	m.Examine(t.Context())
+	if n := testutil.CollectAndCount(m, "deed_doctor_findings"); n != 0 {
+		t.Errorf("%d findings, want none of a doctor that could not look", n)
+	}
+	if n := strings.Count(log.String(), "level=WARN"); n != 1 || !strings.Contains(log.String(), "away") {
+		t.Errorf("the log has %q, want one warning", log.String())
+	}
+	want := `
+# HELP deed_refresh_failures_total Questions to the database for these figures that failed.
+# TYPE deed_refresh_failures_total counter
+deed_refresh_failures_total 1
+`
+	if err := testutil.CollectAndCompare(m, strings.NewReader(want), "deed_refresh_failures_total"); err != nil {
+		t.Error(err)
 	}
 }
 
