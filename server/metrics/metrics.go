@@ -75,6 +75,7 @@ type Collector struct {
 	client   *deed.Client
 	operator *admin.Client
 	opts     Options
+	made     time.Time
 
 	mu       sync.Mutex
 	topics   []admin.TopicStatus      // guarded by mu
@@ -94,13 +95,13 @@ type Collector struct {
 
 // New returns a Collector of what c does, and of what operator says of the
 // installation. Until Run has asked the database once, only the process's own
-// figures are there.
+// figures are there, and for how long the others have not been.
 func New(c *deed.Client, operator *admin.Client, opts Options) *Collector {
 	opts.Interval = cmp.Or(opts.Interval, 15*time.Second)
 	opts.Deadline = cmp.Or(opts.Deadline, 30*time.Second)
 	opts.Topics = cmp.Or(opts.Topics, 500)
 	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
-	return &Collector{client: c, operator: operator, opts: opts}
+	return &Collector{client: c, operator: operator, opts: opts, made: time.Now()}
 }
 
 // Run asks the database for the installation's figures until ctx ends.
@@ -285,11 +286,15 @@ func (m *Collector) Collect(out chan<- prometheus.Metric) {
 	for _, f := range m.findings {
 		out <- prometheus.MustNewConstMetric(doctorFindings, prometheus.GaugeValue, float64(f.N), f.Name, string(f.Level))
 	}
-	if m.taken.IsZero() {
+	never := m.taken.IsZero()
+	age := time.Since(m.made)
+	if !never {
+		age = time.Since(m.taken)
+	}
+	out <- prometheus.MustNewConstMetric(refreshAge, prometheus.GaugeValue, age.Seconds())
+	if never {
 		return
 	}
-	age := time.Since(m.taken)
-	out <- prometheus.MustNewConstMetric(refreshAge, prometheus.GaugeValue, age.Seconds())
 	out <- prometheus.MustNewConstMetric(logPosition, prometheus.GaugeValue, float64(m.horizon.Position))
 	out <- prometheus.MustNewConstMetric(partitionsAhead, prometheus.GaugeValue, float64(m.horizon.PartitionsAhead))
 	out <- prometheus.MustNewConstMetric(oldestPartition, prometheus.GaugeValue, m.horizon.OldestPartition.Seconds())

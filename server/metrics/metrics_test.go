@@ -284,6 +284,9 @@ func TestCollector_ManyTopicsAndNoDatabase(t *testing.T) {
 	if strings.Contains(blind(), "deed_messages{") {
 		t.Error("figures that were never read are shown")
 	}
+	if !strings.Contains(blind(), "\ndeed_refresh_age_seconds ") {
+		t.Error("it is not told for how long they have not been read")
+	}
 }
 
 // away is a database that may be away.

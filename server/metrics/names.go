@@ -98,7 +98,7 @@ var (
 	doctorFindings = prometheus.NewDesc("deed_doctor_findings",
 		"Findings of deed doctor, looked for once a minute.", []string{"name", "level"}, nil)
 	refreshAge = prometheus.NewDesc("deed_refresh_age_seconds",
-		"How old the installation's figures are.", nil, nil)
+		"How old the installation's figures are; where none were read yet, for how long they have been waited for.", nil, nil)
 	refreshFailures = prometheus.NewDesc("deed_refresh_failures_total",
 		"Questions to the database for these figures that failed.", nil, nil)
 )
