@@ -80,8 +80,16 @@ func TestBreaker_ProbesTenantsInTurn(t *testing.T) {
 func TestBreaker_PauseIsToldWhileItIsProbed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newSource(Options{Logger: slog.New(slog.DiscardHandler)}, Subscription{Topic: "t", Name: "s"}, stream.NewFeed()).dest
+		s := newSource(Options{Logger: slog.New(slog.DiscardHandler)}, Subscription{Topic: "t", Name: "s"}, stream.NewFeed())
+		d := s.dest
 		probe := func(outcome error) { t.Helper(); attempted(t, d, tenant.ID{}, outcome) }
+		figure := func(want bool) {
+			t.Helper()
+			if stats, _ := s.snapshot(); stats.SinkDown != want {
+				t.Errorf("SinkDown is %t, want %t", stats.SinkDown, want)
+			}
+		}
+		figure(false)
 		if _, why := d.paused(); why != nil {
 			t.Errorf("at first it pauses: %v", why)
 		}
@@ -92,19 +100,23 @@ func TestBreaker_PauseIsToldWhileItIsProbed(t *testing.T) {
 			if since, why := d.paused(); why == nil || !since.Equal(began) {
 				t.Fatalf("it pauses since %s: %v", since, why)
 			}
+			figure(true)
 		}
 		<-time.After(time.Second)
 		if _, why := d.paused(); why != nil {
 			t.Errorf("a minute after it could be probed it pauses: %v", why)
 		}
+		figure(false)
 		probe(Unavailable(errors.New("it is down"), breakerMaxPause))
 		if _, why := d.paused(); why == nil {
 			t.Error("after a probe that fails it does not pause")
 		}
+		figure(true)
 		<-time.After(breakerMaxPause)
 		probe(nil)
 		if _, why := d.paused(); why != nil {
 			t.Errorf("after one that is answered it pauses: %v", why)
 		}
+		figure(false)
 	})
 }

@@ -15,7 +15,7 @@ type Stats struct {
 	TakenOver     int64  `json:"taken_over"`     // claims of others that had run out
 	LostClaims    int64  `json:"lost_claims"`    // claims of ours that others took over
 	StaleFinishes int64  `json:"stale_finishes"` // finishes that were refused for that
-	SinkDown      bool   `json:"sink_down"`      // the breaker is open
+	SinkDown      bool   `json:"sink_down"`      // it is unavailable, as probes have shown lately
 
 	// How long the round trips took that claimed, recorded outcomes, or did
 	// both at once; and the sink, a call.
@@ -29,12 +29,13 @@ type Stats struct {
 // removed and nothing of it is under way.
 func (s *source) snapshot() (Stats, bool) {
 	n := &s.Counters
+	_, paused := s.dest.paused()
 	return Stats{
 		Topic: s.Topic, Subscription: s.Name,
 		Claimed: n.Claimed.Load(), Attempts: n.Attempts.Load(), InFlight: n.InFlight.Load(),
 		Delivered: n.Delivered.Load(), Failed: n.Failed.Load(), Dead: n.Dead.Load(),
 		TakenOver: n.TakenOver.Load(), LostClaims: n.LostClaims.Load(),
-		StaleFinishes: n.StaleFinishes.Load(), SinkDown: s.dest.breaker.State() != "closed",
+		StaleFinishes: n.StaleFinishes.Load(), SinkDown: paused != nil,
 		Claim: snapshot(&n.Claim), Finish: snapshot(&n.Finish),
 		FinishAndClaim: snapshot(&n.Both), Deliver: snapshot(&n.Deliver),
 	}, !s.IsRemoved() || n.InFlight.Load() > 0
