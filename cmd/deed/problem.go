@@ -11,12 +11,12 @@ import (
 
 var (
 	makerOf   = regexp.MustCompile(`^deed: [^:]+: `)
-	optionOf  = regexp.MustCompile(`\boptions? ([A-Z]\w*)`)
+	optionOf  = regexp.MustCompile(`\boptions? ([A-Z]\w*(?:\.[A-Z]\w*)*)`)
 	humped    = regexp.MustCompile(`(^|[ (])([A-Z]\w*[a-z][A-Z]\w*)`)
 	humpStart = regexp.MustCompile(`([a-z])([A-Z])|([A-Z])([A-Z][a-z])`)
 )
 
-// ofFile says of a part of the file what the maker of a provider or a source says of its
+// ofFile says of a part of the file what the maker of a provider, a source or a sink says of its
 // options: with the file's line, and with the names of keys for those of options.
 func ofFile(file *config.Config, line int, path string, err error) error {
 	var errs []error

@@ -56,4 +56,15 @@ func TestUndelivered_SaysThatItIsBeingCalled(t *testing.T) {
 	if want := "not delivered within 2s: the provider mail is being called, and has not answered yet; deed deliveries show ID says what becomes of it"; called != want {
 		t.Errorf("got %s, want %s", called, want)
 	}
+	_, err = newSink(config.Sink{Type: "webhook", Webhook: &config.Webhook{
+		URL: "https://h.example", Secret: secret, Breaker: config.Breaker{Failures: -1, Pause: -1},
+	}}, nil, nil)
+	if err == nil {
+		t.Fatal("a breaker of less than no failures")
+	}
+	want := "deed.yaml:5: sinks.h: breaker.failures -1 is negative\n" +
+		"deed.yaml:5: sinks.h: breaker.pause -1ns is not between 0 and max_pause 30s"
+	if got := ofFile(file, 5, "sinks.h", err).Error(); got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
 }

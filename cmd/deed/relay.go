@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -529,10 +531,11 @@ func (r *relay) subscriptions() (subs []deed.Subscription, closeAll func(), err 
 		}
 	}
 	var errs []error
-	for name, s := range r.file.Sinks {
+	for _, name := range slices.Sorted(maps.Keys(r.file.Sinks)) {
+		s := r.file.Sinks[name]
 		sink, err := newSink(s, r.out, func() string { return r.installation })
 		if err != nil {
-			errs = append(errs, fmt.Errorf("sink %s: %w", name, err))
+			errs = append(errs, ofFile(r.file, s.Line, "sinks."+name, err))
 			continue
 		}
 		sinks[name] = sink

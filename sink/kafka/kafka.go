@@ -181,8 +181,8 @@ func (s *Sink) clientOptions() []kgo.Opt {
 		kgo.ProducerLinger(0),           // a call brings its batch along
 		kgo.MaxBufferedRecords(1 << 30), // slots bounds them
 		kgo.RecordDeliveryTimeout(o.Timeout),
-		kgo.ProduceRequestTimeout(o.Timeout / 2), // the broker's share
-		kgo.RequestTimeoutOverhead(o.Timeout / 2),
+		kgo.ProduceRequestTimeout(o.Timeout / 2),                     // the broker's share
+		kgo.RequestTimeoutOverhead(min(o.Timeout/2, 15*time.Minute)), // the client takes no more
 		kgo.DialTimeout(min(o.Timeout, 5*time.Second)),
 		// deed tries a record again whose fate is unknown. Were the client not
 		// allowed to give it up, it would try it too, for as long as an outage

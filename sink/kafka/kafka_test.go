@@ -45,3 +45,15 @@ func TestNew_ConnectsToNothing(t *testing.T) {
 		t.Errorf("got %v", outcomes)
 	}
 }
+
+// An hour is what a configuration may have.
+func TestNew_LongTimeout(t *testing.T) {
+	t.Parallel()
+	s, err := New(Options{Brokers: []string{"127.0.0.1:1"}, Timeout: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
