@@ -37,6 +37,7 @@ type catchers struct {
 	box                      catcher.Mailbox
 	fakes                    *fakes
 	hooks                    hooks        // what is posted to /hook
+	nobodyListens            bool         // to what the fakes say later
 	public                   atomic.Value // where sources are written to, and events go: a host:port; nil: nowhere yet
 	data                     string       // the folder of the deed dev that this is part of
 }
@@ -78,6 +79,9 @@ func (c *catchers) start(ctx context.Context, file config.Dev, log *slog.Logger)
 	teller, err := c.teller(log)
 	if err != nil {
 		return nil, err
+	}
+	if c.nobodyListens {
+		teller = nil
 	}
 	all := newFakes(&c.box, teller)
 	c.fakes = all
@@ -152,16 +156,18 @@ func listenOr(ctx context.Context, address *string, usual string) (net.Listener,
 	return l, nil
 }
 
-// devDispatcher is enabled unless it is told not to be, and has the catchers as
+// withDeliveries is file, and enables deliveries unless it says that they are off.
+func withDeliveries(file *config.Config) *config.Config {
+	with := *file
+	with.Outbox.Enabled = cmp.Or(file.Outbox.Enabled, "true")
+	return &with
+}
+
+// devDispatcher, which is for deliveries that are enabled, has the catchers as
 // providers beside the file's own. public is where they say what became of what they took.
 func (a *app) devDispatcher(cmd *cobra.Command, settings *outboxSettings, file *config.Config, c *catchers, public string, log *slog.Logger) (*dispatcher, error) {
-	if file.Outbox.Enabled == "" {
-		withDefault := *file
-		withDefault.Outbox.Enabled = "true"
-		file = &withDefault
-	}
-	d, err := a.newDispatcher(cmd, settings, file, log)
-	if err != nil || d == nil {
+	d, err := a.newDispatcher(cmd, settings, withDeliveries(file), log)
+	if err != nil {
 		return nil, err
 	}
 	built, err := builtIn(c.smtpAddress, c.httpAddress, c.fakes.events(public))

@@ -65,6 +65,10 @@ make way for free ones where they are taken, and are printed; they can be fixed 
 			if err != nil {
 				return err
 			}
+			deliveries, _, err := outbox.options(cmd, withDeliveries(file).Outbox)
+			if err != nil {
+				return err
+			}
 			listener, err := listenOrElsewhere(cmd, address, file)
 			if err != nil {
 				return err
@@ -80,6 +84,7 @@ make way for free ones where they are taken, and are printed; they can be fixed 
 			if err := catch.hooks.findSecrets(a, false); err != nil {
 				return err
 			}
+			catch.nobodyListens = !deliveries
 			stopCatching, err := catch.start(ctx, file.Dev, log)
 			if err != nil {
 				return err
@@ -103,16 +108,16 @@ make way for free ones where they are taken, and are printed; they can be fixed 
 				return err
 			}
 			r := &relay{app: a, file: devRuns(file), log: log, out: out, url: url, listener: listener, catchAll: &printer{out: out, payload: payload}}
-			public, err := devPublic(ctx, file)
-			if err != nil {
-				return err
-			}
-			defer public.Close()
-			catch.public.Store(public.Addr().String())
-			if r.dispatcher, err = a.devDispatcher(cmd, &outbox, file, &catch, public.Addr().String(), log); err != nil {
-				return err
-			}
-			if r.dispatcher != nil {
+			if deliveries {
+				public, err := devPublic(ctx, file)
+				if err != nil {
+					return err
+				}
+				defer public.Close()
+				catch.public.Store(public.Addr().String())
+				if r.dispatcher, err = a.devDispatcher(cmd, &outbox, file, &catch, public.Addr().String(), log); err != nil {
+					return err
+				}
 				defer closeProviders(r.dispatcher.opts.Providers)
 				if err := r.dispatcher.register(ctx, url); err != nil {
 					return err
@@ -124,20 +129,7 @@ make way for free ones where they are taken, and are printed; they can be fixed 
 					return err
 				}
 			}
-			fmt.Fprintf(out, `ready. In another terminal:
-
-  export DEED_DATABASE_URL='%[1]s'
-  deed publish --topic hello --payload '{"n": 1}'
-  deed status
-  deed deliver --provider smtp --to you@example.com --subject Hello --text 'It works.'
-  deed dev say 'Is anybody there?'%[3]s
-  deed run start hello --wait 30s
-  deed dev mailbox%[3]s
-
-Messages of topics that nobody declared appear here, and what webhooks post to http://%[2]s/hook
-(allow_hosts: [127.0.0.1]).%[4]s Ctrl-C stops.
-
-`, url, catch.httpAddress, catch.hint(file.Dev), healthAt(listener))
+			fmt.Fprint(out, devReady(url, &catch, file.Dev, deliveries, listener))
 			if r.onNewCluster, r.environment, err = a.newCluster(); err != nil {
 				return err
 			}
@@ -155,6 +147,29 @@ Messages of topics that nobody declared appear here, and what webhooks post to h
 	outbox.add(cmd)
 	cmd.AddCommand(a.bounded(newMailbox(a)), a.bounded(newSay(a)))
 	return cmd
+}
+
+// devReady says what may be done with a deed dev that is there.
+func devReady(url string, catch *catchers, dev config.Dev, deliveries bool, listener net.Listener) string {
+	hint := catch.hint(dev)
+	offers, off := fmt.Sprintf(`  deed deliver --provider smtp --to you@example.com --subject Hello --text 'It works.'
+  deed dev say 'Is anybody there?'%s
+  deed run start hello --wait 30s
+`, hint), ""
+	if !deliveries {
+		offers, off = "", "\ndeliveries are off: sources are not served (channels.outbox.enabled)\n"
+	}
+	return fmt.Sprintf(`ready. In another terminal:
+
+  export DEED_DATABASE_URL='%s'
+  deed publish --topic hello --payload '{"n": 1}'
+  deed status
+%s  deed dev mailbox%s
+
+Messages of topics that nobody declared appear here, and what webhooks post to http://%s/hook
+(allow_hosts: [127.0.0.1]).%s Ctrl-C stops.
+%s
+`, url, offers, hint, catch.httpAddress, healthAt(listener), off)
 }
 
 // listenOrElsewhere listens where it is told to; where nobody said it, and the usual

@@ -433,6 +433,44 @@ func TestDev(t *testing.T) {
 	}
 }
 
+// With deliveries off nothing listens where sources would be served, and what needs deliveries is not offered.
+func TestDev_WithoutDeliveries(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := os.Chmod(filepath.Dir(dir), 0o711); err != nil { // as root the server is another user
+		t.Fatal(err)
+	}
+	public := freeAddress(t)
+	file := filepath.Join(dir, "deed.yaml")
+	text := "dev: {data: .deed}\npublic: {listen: '" + public + "'}\nchannels: {outbox: {enabled: false}}\n" +
+		"sources: {in: {type: webhook, secret: env:HOOK_SECRET, sender: $.from, executor: {topic: in}}}\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := start(t, "", "dev", "--config", file)
+	url := p.prints(&p.out, `export DEED_DATABASE_URL='([^']+)'\n`)
+	p.prints(&p.out, `(?m)^(deliveries are off: sources are not served)`)
+	for _, offer := range []string{"deed deliver", "deed dev say", "deed run start"} {
+		if strings.Contains(p.out.String(), offer) {
+			t.Errorf("%s is offered", offer)
+		}
+	}
+	if c, err := net.Dial("tcp", public); err == nil {
+		c.Close()
+		t.Errorf("somebody listens at %s", public)
+	}
+	said := start(t, "", append([]string{"dev", "say", "Is anybody there?"}, strings.Fields(p.prints(&p.out, `  deed (dev mailbox.*)\n`))[2:]...)...)
+	if code := said.wait(); code != 1 || !strings.Contains(said.errOut.String(), "serves no sources") {
+		t.Errorf("exit status %d of who writes to it: %s", code, &said.errOut)
+	}
+	deedOK(t, url, "publish", "--topic", "hello", "--payload", `{"n": 1}`)
+	p.prints(&p.out, `(?m)^\S+ \S+  (hello)  key= `)
+	p.signal(os.Interrupt)
+	if code := p.wait(); code != 0 {
+		t.Errorf("exit status %d", code)
+	}
+}
+
 // Two projects have each a deed dev of their own, at once, though both would like the
 // usual addresses; what their deed.yaml fixes is where it says, and taken by
 // the commands that ask for it.

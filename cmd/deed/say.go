@@ -103,7 +103,13 @@ func publicOfDev(ctx context.Context, catch string, dev config.Dev) (string, err
 	if err := askCatcher(ctx, at, "/public", &said); err != nil {
 		return "", err
 	}
-	return said.Address, isOfProject(found, at, said.Data, dev.Data)
+	if err := isOfProject(found, at, said.Data, dev.Data); err != nil {
+		return "", err
+	}
+	if said.Address == "" {
+		return "", fmt.Errorf("the deed dev at %s serves no sources: its deliveries are off (channels.outbox.enabled), or it has just been started", at)
+	}
+	return said.Address, nil
 }
 
 // isOfProject refuses a deed dev that was found, whose data are not the project's.
