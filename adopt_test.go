@@ -87,6 +87,30 @@ func TestHold_NothingIsDeliveredUntilAdopted(t *testing.T) {
 	}
 }
 
+// A client that is held registers nothing, and tells all the same whether anything is to be done there.
+func TestHold_DrainedGoesByWhatIsStored(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	db.Exec(t, pgtest.Owner, anotherServer)
+	c, _ := run(t, db, deed.Options{Subscriptions: []deed.Subscription{{Topic: "orders", Name: "s", Sink: &holder{}}}})
+	eventually(t, "it to be held", func() bool { return c.Held() != "" })
+	unfinished := func(what string) {
+		t.Helper()
+		if ok, err := c.Drained(t.Context()); ok || err != nil {
+			t.Errorf("drained %s: %t, %v", what, ok, err)
+		}
+	}
+	unfinished("without such a subscription")
+	goesOn, stop := run(t, db, deed.Options{OnNewCluster: deed.Continue, Subscriptions: []deed.Subscription{{Topic: "orders", Name: "s", Sink: &recorder{}}}})
+	drained(t, goesOn)
+	drained(t, c) // while the other looks for what was committed late, as other tests' transactions
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+	publish(t, db, message("orders", 1))
+	unfinished("with a message that is due")
+}
+
 // held expects that c says why it holds and claims nothing, while publishing, and
 // others that may go on, do: they take what there is.
 func held(t *testing.T, db *pgtest.DB, c *deed.Client, sink *holder, why string) {

@@ -272,23 +272,50 @@ func (c *Client) Held() string { return c.gate.Held() }
 // Drained reports whether nothing of the client's subscriptions is unfinished
 // but dead messages and those scheduled more than a minute ahead.
 func (c *Client) Drained(ctx context.Context) (bool, error) {
-	ids := make([]int, 0, len(c.sources))
-	for _, s := range c.sources {
-		id := s.id.Load()
-		if id < 0 {
-			return false, nil // not registered yet
-		}
-		ids = append(ids, int(id))
-	}
 	ctx, cancel := context.WithTimeout(ctx, c.opts.Deadline)
 	defer cancel()
+	ids, err := c.ids(ctx)
+	if err != nil || ids == nil {
+		return false, WrapError("drained", err)
+	}
 	// In this order: what a stream has read may be put aside, never the reverse.
 	var unfinished, behind bool
 	if err := c.pool.QueryRow(ctx, query.Behind, ids).Scan(&behind); err != nil || behind {
 		return false, WrapError("drained", err)
 	}
-	err := c.pool.QueryRow(ctx, query.Unfinished, ids, 60).Scan(&unfinished)
+	err = c.pool.QueryRow(ctx, query.Unfinished, ids, 60).Scan(&unfinished)
 	return !unfinished && err == nil, WrapError("drained", err)
+}
+
+// ids are those of the client's subscriptions; nil: some are not registered yet. A
+// client that is held registers none, and asks for those that there are.
+func (c *Client) ids(ctx context.Context) ([]int, error) {
+	ids := make([]int, 0, len(c.sources))
+	var topics, names []string
+	for _, s := range c.sources {
+		switch id := s.id.Load(); {
+		case id >= 0:
+			ids = append(ids, int(id))
+		case c.Held() == "":
+			return nil, nil
+		case s.Topic == "":
+			ids = append(ids, 0)
+		default:
+			topics, names = append(topics, s.Topic), append(names, s.Name)
+		}
+	}
+	if len(topics) == 0 {
+		return ids, nil
+	}
+	rows, err := c.pool.Query(ctx, query.Stored, topics, names)
+	if err != nil {
+		return nil, err
+	}
+	stored, err := pgx.CollectRows(rows, pgx.RowTo[int])
+	if err != nil || len(stored) < len(topics) {
+		return nil, err
+	}
+	return append(ids, stored...), nil
 }
 
 // newGate is what holds the client's process on another cluster.

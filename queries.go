@@ -14,5 +14,5 @@ var query = sqlfile.Load[statements](queriesText)
 
 // statements are those of queries.sql, in its order.
 type statements struct {
-	Subscribe, RemovedAt, DeclareTopic, Backlogs, Backfill, Unfinished, Behind, ReportPauses, ReportCalls string
+	Subscribe, RemovedAt, DeclareTopic, Backlogs, Backfill, Stored, Unfinished, Behind, ReportPauses, ReportCalls string
 }

@@ -22,6 +22,9 @@ select f.added, f.finished, concat_ws('/', b.window_n, b.reached, b.slot, b.id, 
 from deed.backfill($1::int, $2::int) f
 left join deed.backfills b on b.subscription = $1::int;
 
+-- name: stored
+select s.id from unnest($1::text[], $2::text[]) n(topic, name) join deed.subscriptions s using (topic, name);
+
 -- name: unfinished
 select deed.unfinished($1::int[], make_interval(secs => $2::float8));
 
