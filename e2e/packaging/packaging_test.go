@@ -261,7 +261,7 @@ func TestChart(t *testing.T) {
 	}
 	covers(t, "", values, schema)
 	sets, err := filepath.Glob(filepath.Join(root, chart, "ci", "*.yaml"))
-	if err != nil || len(sets) != 3 {
+	if err != nil || len(sets) != 4 {
 		t.Fatal(sets, err)
 	}
 	for _, set := range sets {

@@ -69,7 +69,7 @@ func expect(t *testing.T, v any, path, want string) {
 }
 
 func TestChart_Lint(t *testing.T) {
-	for _, set := range []string{"minimal", "full", "bare"} {
+	for _, set := range []string{"minimal", "full", "bare", "deliveries"} {
 		out, err := helm("lint", "--strict", filepath.Join(root, chart), "-f", filepath.Join(root, chart, "ci", set+"-values.yaml"))
 		if err != nil || !strings.Contains(out, "0 chart(s) failed") {
 			t.Errorf("%s: %v\n%s", set, err, out)
@@ -161,6 +161,25 @@ func TestChart_Rendered(t *testing.T) {
 	expect(t, get(t, minimal["Deployment"], "spec.template.spec"), "containers.args", `["relay","--config=/etc/deed/deed.yaml","--listen=0.0.0.0:8420"]`)
 	if a, b := get(t, minimal["Deployment"], "spec.template.metadata.annotations"), get(t, full["Deployment"], "spec.template.metadata.annotations"); get(t, a, "checksum/config") == get(t, b, "checksum/config") {
 		t.Error("another configuration does not roll the pods")
+	}
+}
+
+// A relay has work without topics, too.
+func TestChart_WithoutTopics(t *testing.T) {
+	text, _ := get(t, rendered(t, "deliveries")["ConfigMap"], "data").(map[string]any)["deed.yaml"].(string)
+	if c := parsed(t, text); len(c.Topics) != 0 || c.Outbox.Enabled != "true" || len(c.Providers) != 1 {
+		t.Errorf("deed.yaml has %d topics, %d providers and deliveries %q", len(c.Topics), len(c.Providers), c.Outbox.Enabled)
+	}
+	for _, set := range [][]string{
+		{"--set", "config.runs.enabled=true"},
+		{"--set-json", "config.runs={}"},
+		{"--set", "config.campaigns.enabled=true"},
+		{"--set", "config.sources.in.type=telegram,public.enabled=true"},
+	} {
+		args := []string{"template", "relay", filepath.Join(root, chart), "-f", filepath.Join(root, chart, "ci", "minimal-values.yaml"), "--set", "config.topics=null"}
+		if out, err := helm(append(args, set...)...); err != nil {
+			t.Errorf("%q: %v\n%s", set, err, out)
+		}
 	}
 }
 

@@ -58,8 +58,9 @@ capabilities: {drop: [ALL]}
 
 {{- /* What would only fail in the cluster fails here. */ -}}
 {{- define "deed.check" -}}
-{{- if not .Values.config.topics -}}
-{{- fail "config.topics: name what to relay; see the chart's README" -}}
+{{- $config := .Values.config | default dict -}}
+{{- if not (or $config.topics $config.channels $config.providers $config.sources $config.campaigns $config.public (hasKey $config "runs")) -}}
+{{- fail "config: name what to relay: topics, channels, sources, runs or campaigns; see the chart's README" -}}
 {{- end -}}
 {{- if hasKey .Values.config "listen" -}}
 {{- fail "config.listen: set listen.address and listen.port instead, so that the probes know them" -}}
