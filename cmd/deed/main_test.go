@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -221,5 +222,38 @@ func TestParseDatabase(t *testing.T) {
 		if cfg.ConnConfig.ConnectTimeout == 0 {
 			t.Errorf("%s: connecting has no deadline", url)
 		}
+	}
+}
+
+// What the table of variables says is a flag of a command is one.
+func TestConfiguration_NamesFlags(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "configuration.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	commandOf, flagOf := regexp.MustCompile("`deed ([a-z ]+)`"), regexp.MustCompile("`--([a-z-]+)`")
+	looked := 0
+	for line := range strings.Lines(string(text)) {
+		cells := strings.Split(line, "|")
+		if !strings.HasPrefix(line, "| `DEED_") || len(cells) < 3 {
+			continue
+		}
+		says, _, _ := strings.Cut(cells[2], ";") // what follows is said of the command without it
+		for _, command := range commandOf.FindAllStringSubmatch(says, -1) {
+			cmd, _, err := newRoot().Find(strings.Fields(command[1]))
+			if err != nil {
+				t.Error(err)
+				continue
+			}
+			for _, flag := range flagOf.FindAllStringSubmatch(says, -1) {
+				if looked++; cmd.Flags().Lookup(flag[1]) == nil {
+					t.Errorf("deed %s has no --%s", command[1], flag[1])
+				}
+			}
+		}
+	}
+	if looked < 6 {
+		t.Errorf("%d flags of commands are in the table", looked)
 	}
 }
