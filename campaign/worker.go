@@ -129,10 +129,10 @@ func (w *Worker) Run(ctx context.Context) error {
 	var watching sync.WaitGroup
 	watching.Go(func() { w.gate.Watch(ctx, w.pool, end) })
 	watching.Go(func() { w.tell(ctx) })
-	watching.Go(func() { w.beside(ctx, "tests of campaigns were not decided", nil, w.decide) })
-	watching.Go(func() { w.beside(ctx, "what runs of campaigns skip was not skipped", nil, w.sweep) })
+	watching.Go(func() { w.beside(ctx, "tests of campaigns were not decided", time.Minute, nil, w.decide) })
+	watching.Go(func() { w.beside(ctx, "what runs of campaigns skip was not skipped", 5*time.Second, nil, w.sweep) })
 	watching.Go(func() {
-		w.beside(ctx, "runs of campaigns were not asked for what fails of them", w.looked, w.pauseFailing)
+		w.beside(ctx, "runs of campaigns were not asked for what fails of them", 5*time.Second, w.looked, w.pauseFailing)
 	})
 	if w.opts.Retention > 0 {
 		watching.Go(func() { w.retain(ctx) })
@@ -181,9 +181,9 @@ const (
 	givingBack = 10 * time.Second
 )
 
-// beside does one kind of work, until ctx ends: as often as there is something to look for, or each time that it is told to. It takes as long as a run is large, and what
-// cannot be done of one holds up nothing else.
-func (w *Worker) beside(ctx context.Context, failed string, asked <-chan struct{}, do func(context.Context) (n int, err error)) {
+// beside does one kind of work, until ctx ends: as often as there is something to look for, or each time that it is asked to; after a failure
+// again in most at the most. It takes as long as a run is large, and what cannot be done of one holds up nothing else.
+func (w *Worker) beside(ctx context.Context, failed string, most time.Duration, asked <-chan struct{}, do func(context.Context) (n int, err error)) {
 	for failures := 0; ctx.Err() == nil; {
 		if asked != nil && failures == 0 {
 			select {
@@ -200,7 +200,7 @@ func (w *Worker) beside(ctx context.Context, failed string, asked <-chan struct{
 		case err != nil:
 			failures++
 			w.opts.Logger.Warn(failed+"; will try again", "error", err)
-			wait = work.Backoff(failures, 100*time.Millisecond, time.Minute)
+			wait = work.Backoff(failures, 100*time.Millisecond, most)
 		default:
 			failures = 0
 			if n == 0 && asked == nil {
