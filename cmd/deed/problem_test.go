@@ -47,15 +47,6 @@ func TestOfFile_NamesTheFilesKeys(t *testing.T) {
 	if got, want := ofFile(file, 7, "sources.s", err).Error(), "deed.yaml:7: sources.s: secret: secret 1 has 5 bytes; it must have at least 16"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-}
-
-// Who waited for a delivery is told whether it is being called, or nobody has taken it.
-func TestUndelivered_SaysThatItIsBeingCalled(t *testing.T) {
-	t.Parallel()
-	called := undelivered(delivery.Entry{ID: "ID", Status: delivery.Sending, Provider: "mail"}, 2e9)
-	if want := "not delivered within 2s: the provider mail is being called, and has not answered yet; deed deliveries show ID says what becomes of it"; called != want {
-		t.Errorf("got %s, want %s", called, want)
-	}
 	_, err = newSink(config.Sink{Type: "webhook", Webhook: &config.Webhook{
 		URL: "https://h.example", Secret: secret, Breaker: config.Breaker{Failures: -1, Pause: -1},
 	}}, nil, nil)
@@ -66,5 +57,14 @@ func TestUndelivered_SaysThatItIsBeingCalled(t *testing.T) {
 		"deed.yaml:5: sinks.h: breaker.pause -1ns is not between 0 and max_pause 30s"
 	if got := ofFile(file, 5, "sinks.h", err).Error(); got != want {
 		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+// Who waited for a delivery is told whether it is being called, or nobody has taken it.
+func TestUndelivered_SaysThatItIsBeingCalled(t *testing.T) {
+	t.Parallel()
+	called := undelivered(delivery.Entry{ID: "ID", Status: delivery.Sending, Provider: "mail"}, 2e9)
+	if want := "not delivered within 2s: the provider mail is being called, and has not answered yet; deed deliveries show ID says what becomes of it"; called != want {
+		t.Errorf("got %s, want %s", called, want)
 	}
 }

@@ -389,22 +389,30 @@ func givenUpWhileItWaits(t *testing.T) {
 	sink := open(t, c, func(o *kafka.Options) { o.Timeout, o.MaxPending = 5*time.Second, 1 })
 	found(t, sink)
 	c.slow(2 * time.Second)
-	var ms []deed.Message
-	for n := range int64(6) {
-		ms = append(ms, message(100+n, nil))
-	}
-	outcomes := sink.Deliver(t.Context(), ms)
-	if !deed.IsUnavailable(outcomes[5]) {
-		t.Errorf("the last: %v, want that there was no room for it", outcomes[5])
-	}
-	wait(t, "the sink to be done with them", func() bool {
-		return kinds(sink.Deliver(t.Context(), []deed.Message{message(2, nil)})) == "delivered"
-	})
-	times := c.times()
-	for i, m := range ms {
-		if delivered := outcomes[i] == nil; delivered != (times[m.Seq] > 0) {
-			t.Errorf("message %d is there %d times, and the call says: %v", m.Seq, times[m.Seq], outcomes[i])
+	for first := int64(100); ; first += 100 {
+		var ms []deed.Message
+		for n := range int64(6) {
+			ms = append(ms, message(first+n, nil))
 		}
+		began := time.Now()
+		outcomes := sink.Deliver(t.Context(), ms)
+		stood := time.Since(began) > 9*time.Second // it takes eight: the machine stood still, and what was on its way was given up
+		wait(t, "the sink to be done with them", func() bool {
+			return kinds(sink.Deliver(t.Context(), []deed.Message{message(2, nil)})) == "delivered"
+		})
+		if stood && first < 1000 {
+			continue
+		}
+		if !deed.IsUnavailable(outcomes[5]) {
+			t.Errorf("the last: %v, want that there was no room for it", outcomes[5])
+		}
+		times := c.times()
+		for i, m := range ms {
+			if delivered := outcomes[i] == nil; delivered != (times[m.Seq] > 0) {
+				t.Errorf("message %d is there %d times, and the call says: %v", m.Seq, times[m.Seq], outcomes[i])
+			}
+		}
+		return
 	}
 }
 

@@ -43,6 +43,10 @@ func start(t *testing.T, db *pgtest.DB, subs []deed.Subscription, opts metrics.O
 	if err != nil {
 		t.Fatal(err)
 	}
+	looks := opts.Deadline == 0
+	if looks {
+		opts.Deadline = pgtest.Patience // what takes longer is counted as a failure
+	}
 	m := metrics.New(c, operator, opts)
 	ran, measured := make(chan error, 1), make(chan struct{})
 	go func() { ran <- c.Run(ctx) }()
@@ -60,7 +64,7 @@ func start(t *testing.T, db *pgtest.DB, subs []deed.Subscription, opts metrics.O
 	var looked time.Time
 	return m, func() string {
 		// Run waits twenty times as long as a look has taken: after a slow one longer than a test does. That it looks by itself is seen by one whose looks all fail.
-		if opts.Deadline == 0 && time.Since(looked) > time.Second {
+		if looks && time.Since(looked) > time.Second {
 			_ = m.Refresh(ctx) // an error is one of its figures
 			looked = time.Now()
 		}

@@ -41,7 +41,12 @@ func staticHeaders(headers map[string]string) (http.Header, error) {
 // answer may repeat a credential without its scheme, or the URL, whose path and query can be one. Of a query's
 // values the short ones are words, such as json, that any text may have.
 func secrets(h http.Header, u *url.URL) []string {
-	list := []string{u.RequestURI(), u.EscapedPath(), u.RawQuery}
+	list := []string{u.RequestURI(), u.EscapedPath(), u.Path, u.RawQuery}
+	for pair := range strings.SplitSeq(u.RawQuery, "&") {
+		if _, value, _ := strings.Cut(pair, "="); len(value) >= 8 { // as it is written there
+			list = append(list, value)
+		}
+	}
 	for _, values := range u.Query() {
 		for _, value := range values {
 			if len(value) >= 8 {

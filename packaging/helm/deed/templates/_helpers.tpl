@@ -59,7 +59,7 @@ capabilities: {drop: [ALL]}
 {{- /* What would only fail in the cluster fails here. */ -}}
 {{- define "deed.check" -}}
 {{- $config := .Values.config | default dict -}}
-{{- if not (or $config.topics $config.channels $config.providers $config.sources $config.campaigns $config.public (hasKey $config "runs")) -}}
+{{- if not (or $config.topics $config.channels $config.sources $config.campaigns $config.public (hasKey $config "runs")) -}}
 {{- fail "config: name what to relay: topics, channels, sources, runs or campaigns; see the chart's README" -}}
 {{- end -}}
 {{- if hasKey .Values.config "listen" -}}
