@@ -25,6 +25,7 @@ declare
   v_now     timestamptz := clock_timestamp();
   v_run     deed.campaign_runs;
   v_last    timestamptz; -- the last first call
+  v_count   record;
   v_counted int := 0;
   v_decided int := 0;
   -- What has become of those that were looked at: when each is looked at again, or who has won, and when that could be said.
@@ -71,7 +72,9 @@ begin
       v_again[n] := v_due[n];
       continue;
     end if;
-    select v.winner, v.details into v_winner[n], v_details[n] from deed.count_variants(v_run.id) v;
+    select v.winner, v.details into v_count from deed.count_variants(v_run.id) v;
+    v_winner[n] := v_count.winner;
+    v_details[n] := v_count.details;
     v_counted := v_counted + 1;
     exit when v_counted >= p_limit;
   end loop;

@@ -30,12 +30,13 @@ begin
   where not exists (
     select from deed.pending p
     where p.subscription = p_subscription and p.key_hash = k.hash and not p.parked
+    offset 0 -- each by its hash: no join, which would read all of them
   );
   if v_hashes is not null then
     perform deed.release_keys(p_subscription, v_hashes);
     select array_agg(u.hash) into v_hashes
     from unnest(v_hashes) u(hash)
-    where exists (select from deed.pending p where p.subscription = p_subscription and p.key_hash = u.hash and not p.parked);
+    where exists (select from deed.pending p where p.subscription = p_subscription and p.key_hash = u.hash and not p.parked offset 0);
   end if;
   return v_hashes;
 end
