@@ -300,6 +300,9 @@ func (t *tenantFlag) add(cmd *cobra.Command, usage string) {
 	cmd.Flags().StringVar(&t.text, "tenant", "", usage+"; also DEED_TENANT")
 }
 
+// given reports whether the flag is; DEED_TENANT limits what other flags select, and selects nothing by itself.
+func (t *tenantFlag) given() bool { return t.text != "" }
+
 func (t *tenantFlag) id() (*tenant.ID, error) {
 	text := setting(t.text, "DEED_TENANT", "", "")
 	if text == "" {

@@ -228,7 +228,10 @@ func deployCampaign(cmd *cobra.Command, f *file.File, pool *pgxpool.Pool, to fil
 	checked, err := f.Check(ctx, pool, to)
 	noteMissing(cmd, checked)
 	if err != nil || dry {
-		if err == nil {
+		checked.Missing = orEmpty(checked.Missing)
+		if err == nil && asJSON {
+			err = printJSON(cmd.OutOrStdout(), checked)
+		} else if err == nil {
 			_, err = fmt.Fprintf(cmd.ErrOrStderr(), "%s: it is sound, and was not deployed\n", f.Name)
 		}
 		return err

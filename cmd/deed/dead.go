@@ -62,6 +62,19 @@ func (f *deadFlags) read() (err error) {
 	return nil
 }
 
+// found reports a message that is named by its id and is not there: its number may be another's now.
+func (f *deadFlags) found(ctx context.Context, c *admin.Client) error {
+	for _, ref := range f.refs {
+		if _, id, err := admin.ParseRef(ref); err != nil || id == (deed.ID{}) {
+			continue
+		}
+		if _, err := c.Message(ctx, ref, false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func newDeadList(a *app) *cobra.Command {
 	var f deadFlags
 	var asJSON bool
@@ -77,6 +90,9 @@ func newDeadList(a *app) *cobra.Command {
 				return usagef("--limit %d is below 1", f.Limit)
 			}
 			return a.withOperator(cmd.Context(), func(c *admin.Client, _ *pgxpool.Pool) error {
+				if err := f.found(cmd.Context(), c); err != nil {
+					return err
+				}
 				page, err := c.Dead(cmd.Context(), f.DeadFilter)
 				if err == nil && len(page.Items) == 0 {
 					err = cmp.Or(knownTopic(cmd.Context(), c, f.Topic), knownSubscription(cmd.Context(), c, f.Topic, f.Subscription))
@@ -137,12 +153,15 @@ a redrive from elsewhere.`,
 			if r.Rate < 0 || (cmd.Flags().Changed("rate") && r.Rate == 0) {
 				return usagef("--rate %d is below 1", r.Rate)
 			}
-			chosen := f.Topic != "" || f.Subscription != "" || f.Type != "" || f.Error != "" || f.OlderThan > 0 || f.NewerThan > 0 || f.Tenant != nil || f.Seqs != nil
+			chosen := f.Topic != "" || f.Subscription != "" || f.Type != "" || f.Error != "" || f.OlderThan > 0 || f.NewerThan > 0 || f.owner.given() || f.Seqs != nil
 			if !chosen && !all {
 				return usagef("which dead letters? Give --topic or another flag that selects, or --all")
 			}
 			r.DeadFilter, r.Act = f.DeadFilter, who.act(a)
 			return a.withOperator(cmd.Context(), func(c *admin.Client, _ *pgxpool.Pool) error {
+				if err := f.found(cmd.Context(), c); err != nil {
+					return err
+				}
 				if r.DryRun {
 					return countDead(cmd, c, f.DeadFilter, asJSON)
 				}

@@ -104,6 +104,7 @@ make way for free ones where they are taken, and are printed; they can be fixed 
 			if a.environment, err = migrateDev(ctx, url, setting(a.environment, "DEED_ENVIRONMENT", "", "")); err != nil {
 				return err
 			}
+			file.Environment = "" // that of the file is its relays'
 			if err := putHelloPlan(ctx, url); err != nil {
 				return err
 			}

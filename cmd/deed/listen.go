@@ -8,10 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -143,17 +145,8 @@ func (h *hooks) findSecrets(a *app, given bool) error {
 			return err
 		}
 		h.whose = "the webhooks in deed.yaml"
-		for _, sink := range file.Sinks {
-			if sink.Webhook != nil {
-				if err := lacks(file, "sinks."+sink.Name); err != nil {
-					return err
-				}
-				for _, s := range []config.Secret{sink.Webhook.Secret, sink.Webhook.PreviousSecret} {
-					if s.Reveal() != "" {
-						h.secrets = append(h.secrets, s.Reveal())
-					}
-				}
-			}
+		if h.secrets, err = fileSecrets(file); err != nil {
+			return err
 		}
 	}
 	for _, s := range h.secrets {
@@ -162,6 +155,34 @@ func (h *hooks) findSecrets(a *app, given bool) error {
 		}
 	}
 	return nil
+}
+
+// fileSecrets are those by which webhooks of a file sign: of sinks, of providers, and of what executes messages that come in.
+func fileSecrets(file *config.Config) (secrets []string, err error) {
+	take := func(part string, of ...config.Secret) {
+		err = errors.Join(err, lacks(file, part))
+		for _, s := range of {
+			if s.Reveal() != "" && !slices.Contains(secrets, s.Reveal()) {
+				secrets = append(secrets, s.Reveal())
+			}
+		}
+	}
+	for _, s := range file.Sinks {
+		if s.Webhook != nil {
+			take("sinks."+s.Name, s.Webhook.Secret, s.Webhook.PreviousSecret)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(file.Providers)) {
+		if p := file.Providers[name]; p.Type == "webhook" {
+			take("providers."+name, p.Secret, p.PreviousSecret)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(file.Sources)) {
+		if e := file.Sources[name].Executor; e.Webhook != "" {
+			take("sources."+name, e.Secret, e.Previous)
+		}
+	}
+	return secrets, err
 }
 
 // secretOf is what env:NAME or file:PATH name, or the text itself.

@@ -9,7 +9,10 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -68,6 +71,33 @@ func TestListen_ChecksAndPrints(t *testing.T) {
 	}
 	if second.Status != 401 || second.Verified || second.Error == "" {
 		t.Errorf("got %+v", second)
+	}
+}
+
+// Whoever signs in the file is known: sinks, providers, and what executes messages that come in.
+func TestListen_KnowsWhoSignsInTheFile(t *testing.T) {
+	t.Parallel()
+	secret := func(n string) string { return "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZW" + n + "=" }
+	folder := t.TempDir()
+	for _, n := range []string{"Y", "c", "g", "k"} {
+		if err := os.WriteFile(filepath.Join(folder, n), []byte(secret(n)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	path := filepath.Join(folder, "deed.yaml")
+	if err := os.WriteFile(path, []byte(`
+sinks: {hook: {type: webhook, url: "https://a.example.com", secret: "file:Y"}}
+topics: {orders: {sink: hook}}
+providers: {hooks: {type: webhook, secret: "file:c", previous_secret: "file:g"}}
+`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var h hooks
+	if err := h.findSecrets(&app{configFile: path}, false); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{secret("Y"), secret("c"), secret("g")}; !slices.Equal(h.secrets, want) {
+		t.Errorf("%q, want %q", h.secrets, want)
 	}
 }
 

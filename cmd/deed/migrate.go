@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/deedhq/deed/admin"
+	"github.com/deedhq/deed/delivery"
 	"github.com/deedhq/deed/schema"
 )
 
@@ -245,8 +246,8 @@ func newUninstall(a *app) *cobra.Command {
 	var faces []string
 	cmd := &cobra.Command{
 		Use: "uninstall --yes", Short: "Drop the schema deed with everything in it", Args: cobra.NoArgs,
-		Long: `Drop the schema deed: every message, pending or not, every receipt, and the published SQL faces. The roles stay.
-Without --yes it says what would be lost.
+		Long: `Drop the schema deed: every message, pending or not, every receipt, deliveries, contacts, consents and suppressions,
+campaigns, runs, the audit log, and the published SQL faces. The roles stay. Without --yes it says what would be lost.
 
 With --contracts it takes away the faces alone, or --contracts=app one of them: functions and relations, no message.`,
 		Example: "  deed uninstall\n  deed uninstall --yes\n  deed uninstall --contracts",
@@ -266,8 +267,8 @@ With --contracts it takes away the faces alone, or --contracts=app one of them: 
 					return err
 				})
 			}
-			return a.withOperator(cmd.Context(), func(c *admin.Client, _ *pgxpool.Pool) error {
-				topics, err := c.Status(cmd.Context())
+			return a.withOperator(cmd.Context(), func(c *admin.Client, pool *pgxpool.Pool) error {
+				topics, providers, err := owed(cmd.Context(), c, pool, "")
 				if err != nil {
 					return err
 				}
@@ -275,6 +276,12 @@ With --contracts it takes away the faces alone, or --contracts=app one of them: 
 					fmt.Fprintf(cmd.OutOrStdout(), "topic %s: %s pending, %s dead, %s delivered\n",
 						t.Topic, counted(t.Pending, t.AtLeast), counted(t.Dead, t.DeadAtLeast), counted(t.Delivered, t.DeliveredAtLeast))
 				}
+				for _, p := range providers {
+					fmt.Fprintf(cmd.OutOrStdout(), "provider %s: %s queued, %s in doubt, %s held, %s dead\n", p.Name,
+						counted(p.Queued, p.Queued >= delivery.MostCounted), counted(p.InDoubt, p.InDoubt >= delivery.MostCounted),
+						counted(p.Held, p.Held >= delivery.MostCounted), counted(p.Dead, p.Dead >= delivery.MostCounted))
+				}
+				fmt.Fprintln(cmd.OutOrStdout(), "and what has been delivered, contacts, consents, suppressions, campaigns, runs, plans and the audit log")
 				return usagef("nothing was changed; give --yes to drop all of it")
 			})
 		},

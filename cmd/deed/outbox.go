@@ -12,6 +12,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -69,6 +70,9 @@ func (s *outboxSettings) add(cmd *cobra.Command) {
 	}
 }
 
+// mostDays is a hundred years, as in the file.
+const mostDays = 36500
+
 // options picks every setting: flag, environment, file, default.
 func (s *outboxSettings) options(cmd *cobra.Command, file config.Outbox) (enabled bool, opts delivery.Options, err error) {
 	var errs []error
@@ -91,6 +95,13 @@ func (s *outboxSettings) options(cmd *cobra.Command, file config.Outbox) (enable
 		}
 		return int(v)
 	}
+	days := func(name string) time.Duration {
+		v := whole(name)
+		if v > mostDays {
+			errs = append(errs, fmt.Errorf("--channels-outbox-%s %q is more than %d", name, value[name], mostDays))
+		}
+		return time.Duration(min(v, mostDays)) * 24 * time.Hour
+	}
 	seconds := func(name string) time.Duration { return time.Duration(number(name) * float64(time.Second)) }
 	if enabled, err = strconv.ParseBool(value["enabled"]); err != nil {
 		errs = append(errs, fmt.Errorf("--channels-outbox-enabled %q is neither true nor false", value["enabled"]))
@@ -100,10 +111,10 @@ func (s *outboxSettings) options(cmd *cobra.Command, file config.Outbox) (enable
 		MaxAttempts: whole("max-attempts"), BaseRetry: seconds("base-retry-seconds"), JitterMin: number("jitter-min"), JitterMax: number("jitter-max"),
 	}
 	if value["retention-days"] != "" {
-		opts.Retention = time.Duration(whole("retention-days")) * 24 * time.Hour
+		opts.Retention = days("retention-days")
 	}
 	if value["content-retention-days"] != "" {
-		opts.ContentRetention = time.Duration(whole("content-retention-days")) * 24 * time.Hour
+		opts.ContentRetention = days("content-retention-days")
 	}
 	if most := max(opts.Retention, 48*time.Hour); opts.Retention > 0 && opts.ContentRetention > most {
 		errs = append(errs, fmt.Errorf("channels.outbox.content_retention_days %s is more than retention_days %s: an erasure would not find the files of deliveries that are gone; make it %d at most, or leave it out",
@@ -243,7 +254,7 @@ func (a *app) newDispatcher(cmd *cobra.Command, settings *outboxSettings, file *
 		return nil, err
 	}
 	for _, name := range slices.Sorted(maps.Keys(opts.Providers)) {
-		if file.Campaigns.Enabled && opts.Links == nil && slices.Contains(opts.Providers[name].Provider.Capabilities().Channels, delivery.Email) {
+		if file.Campaigns.Enabled && (opts.Links == nil || !strings.HasPrefix(file.Public.URL, "https://")) && slices.Contains(opts.Providers[name].Provider.Capabilities().Channels, delivery.Email) {
 			return nil, usagef("campaigns.enabled with the provider %s, which sends e-mails: set public.url (at https) and public.link_secret, for the links by which their recipients leave what they are for", name)
 		}
 	}

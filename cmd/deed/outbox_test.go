@@ -67,6 +67,12 @@ func TestContract_D10_FileEnvironmentAndFlags(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "perhaps") || !strings.Contains(err.Error(), "max-attempts") {
 		t.Errorf("wrong ones: %v", err)
 	}
+	// In nanoseconds these are more than there is room for: some would be a few hundred days.
+	for _, days := range []string{"36501", "214000"} {
+		if _, _, err = outboxOf(t, file, "--channels-outbox-retention-days="+days); err == nil || !strings.Contains(err.Error(), "is more than 36500") {
+			t.Errorf("%s days: %v", days, err)
+		}
+	}
 	// Of a file whose deliveries are gone an erasure could not tell whose it was.
 	_, _, err = outboxOf(t, file, "--channels-outbox-content-retention-days=12")
 	if err == nil || !strings.Contains(err.Error(), "channels.outbox.content_retention_days 12 is more than retention_days 11") {

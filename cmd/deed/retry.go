@@ -35,7 +35,7 @@ given again with the --request that it printed. deed deliveries requests lists r
 			if r.Tenant, err = owner.id(); err != nil {
 				return err
 			}
-			chosen := r.Provider != "" || len(statuses) > 0 || r.Error != "" || r.Since > 0 || r.Tenant != nil || all
+			chosen := r.Provider != "" || len(statuses) > 0 || r.Error != "" || r.Since > 0 || owner.given() || all
 			switch {
 			case len(args) > 0 && (chosen || dry || r.Limit > 0 || r.Rate > 0 || r.Request != ""):
 				return usagef("name deliveries, or select them by flags, not both")

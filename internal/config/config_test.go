@@ -481,6 +481,15 @@ func TestLacks_NamesWhatAPartNeeds(t *testing.T) {
 	}
 }
 
+// Links that are under way would lead to nothing without it.
+func TestPublic_ThePreviousSecretWasBeforeAnother(t *testing.T) {
+	t.Parallel()
+	_, err := parse("public: {listen: ':8443', url: 'https://h', previous_link_secret: env:HOME}")
+	if err == nil || !strings.Contains(err.Error(), "there is no link_secret: which previous_link_secret was before") {
+		t.Error(err)
+	}
+}
+
 func TestSecret_IsRedacted(t *testing.T) {
 	t.Parallel()
 	c, err := parse(full)

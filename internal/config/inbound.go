@@ -122,6 +122,9 @@ func (s *section) public() Public {
 	if p.Links = s.Has("link_secret"); p.Links {
 		s.lacks("url", "where links lead, such as https://hooks.example.com")
 	}
+	if s.Has("previous_link_secret") {
+		s.lacks("link_secret", "which previous_link_secret was before")
+	}
 	if p.URL != "" {
 		u, err := url.Parse(p.URL)
 		if err != nil || (u.Scheme != "https" && u.Scheme != "http") || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
