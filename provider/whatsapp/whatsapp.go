@@ -32,6 +32,7 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -225,10 +226,22 @@ type said struct {
 		ID string `json:"id"`
 	} `json:"messages"`
 	Error *struct {
-		Code int `json:"code"`
+		Code json.RawMessage `json:"code"`
 	} `json:"error"`
 	Number string `json:"display_phone_number"`
 	Name   string `json:"verified_name"`
+}
+
+// code is the error's, -1 where it has none that can be read: 0 is one.
+func (s said) code() int {
+	if s.Error == nil {
+		return -1
+	}
+	code, err := strconv.Atoi(string(s.Error.Code))
+	if err != nil {
+		return -1
+	}
+	return code
 }
 
 // What codes mean, since what WhatsApp says of them may name the recipient.
@@ -255,9 +268,8 @@ func judge(a httpcall.Answer) delivery.Outcome {
 		}
 		return delivery.Accepted(s.Messages[0].ID).WithCode(a.Code())
 	}
-	err, code := fmt.Errorf("whatsapp: status %d", a.Status), -1
-	if s.Error != nil {
-		code = s.Error.Code
+	err, code := fmt.Errorf("whatsapp: status %d", a.Status), s.code()
+	if code >= 0 {
 		err = fmt.Errorf("whatsapp: status %d, code %d", a.Status, code)
 		if meaning := meanings[code]; meaning != "" {
 			err = fmt.Errorf("%w: %s", err, meaning)
@@ -309,8 +321,8 @@ func (p *Provider) Check(ctx context.Context) []delivery.Check {
 	token.Info = httpcall.Line([]byte(s.Number + ", " + s.Name))
 	if !token.OK {
 		token.Info = fmt.Sprintf("status %d", a.Status)
-		if s.Error != nil {
-			token.Info = strings.TrimSuffix(fmt.Sprintf("status %d, code %d: %s", a.Status, s.Error.Code, meanings[s.Error.Code]), ": ")
+		if code := s.code(); code >= 0 {
+			token.Info = strings.TrimSuffix(fmt.Sprintf("status %d, code %d: %s", a.Status, code, meanings[code]), ": ")
 		}
 		token.Info += "; make a token of a system user that may use the number"
 	}

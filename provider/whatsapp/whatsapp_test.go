@@ -214,6 +214,28 @@ func TestSend_Answers(t *testing.T) {
 	}
 }
 
+// An error without a code that can be read says nothing, and its status speaks: of 504 and 200 nobody knows, and nothing is sent again.
+func TestSend_AnErrorWithoutACode(t *testing.T) {
+	t.Parallel()
+	for answer, status := range map[string]int{
+		`{"error":{"message":"canary"}}`: http.StatusGatewayTimeout, `{"error":{"code":"canary"}}`: http.StatusBadGateway, `{"error":{}}`: http.StatusOK,
+	} {
+		h := newHarness(t)
+		var calls atomic.Int32
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			calls.Add(1)
+			w.WriteHeader(status)
+			_, _ = w.Write([]byte(answer))
+		}))
+		t.Cleanup(server.Close)
+		h.Provider = provider(t, whatsapp.Options{Token: token, PhoneNumberID: numberID, Endpoint: server.URL})
+		e := providertest.Deliver(t, h)
+		if e.Status != delivery.Sending || e.DoubtSince == nil || calls.Load() != 1 || strings.Contains(e.LastError, "code 0") {
+			t.Errorf("%s: %s after %d calls, %q %q", answer, e.Status, calls.Load(), e.LastError, e.DoubtReason)
+		}
+	}
+}
+
 // What WhatsApp says of the account says nothing of the message, whatever the status: it is sent when that is over.
 func TestSend_AnswersAboutTheAccount(t *testing.T) {
 	t.Parallel()
