@@ -60,6 +60,37 @@ func TestEngine_ARunThatIsLockedHoldsUpNoOther(t *testing.T) {
 	want(t, "the locked run", ended(t, db, locked), "COMPLETED")
 }
 
+// Nor does what a step publishes beside something that somebody has locked.
+func TestEngine_AMessageThatWaitsHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	put(t, db, `{plan: p, version: "1", steps: {a: {kind: go, handler: a}}}`)
+	put(t, db, `{plan: q, version: "1", steps: {a: {kind: publish, topic: orders, payload: {n: 1}}}}`)
+	tx, err := db.Pool(pgtest.Owner).Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.Background())
+	if _, err := tx.Exec(t.Context(), `lock table deed.publish_keys in access exclusive mode`); err != nil {
+		t.Fatal(err)
+	}
+	waiting, err := run.Start(t.Context(), db.Pool(pgtest.App), run.Request{Plan: "q", Version: "1", ID: "waits"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	waits := waiting.ID
+	serve(t, db, local.Options{Deadline: time.Hour, Handlers: []local.Handler{local.Step("a", func(context.Context, nothing) (nothing, error) { return nil, nil })}})
+	for i := range 30 {
+		want(t, "another run", ended(t, db, start(t, db, fmt.Sprint(i), nil)), "COMPLETED")
+	}
+	want(t, "the one that waits meanwhile", statusOf(t, db, waits), "RUNNING")
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want(t, "it", ended(t, db, waits), "COMPLETED")
+	want(t, "its messages", pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.log where topic = 'orders'`), 1)
+}
+
 // Nor does it take the leases of what else is in hand: that is done once, also for longer than the lease of what is locked.
 func TestEngine_ARunThatIsLockedTakesNoLeaseAway(t *testing.T) {
 	t.Parallel()

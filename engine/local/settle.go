@@ -42,12 +42,15 @@ func (e *Engine) settle(ctx context.Context, ends []*ending) error {
 	return nil
 }
 
+// settling begins a transaction in which nothing is waited for longer than an end waits for its run: the loop waits with it.
+const settling = `begin isolation level read committed; set local lock_timeout = '200ms'`
+
 // settleTogether publishes the messages and reserves the deliveries, and records the ends last: whoever has a run's row
 // takes no other lock. Where there is one alone, that it is not recorded now is what became of it.
 func (e *Engine) settleTogether(ctx context.Context, effects []*ending) error {
 	var said []string
 	var ends []*ending
-	err := pgx.BeginTxFunc(ctx, e.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) (err error) {
+	err := pgx.BeginTxFunc(ctx, e.pool, pgx.TxOptions{BeginQuery: settling}, func(tx pgx.Tx) (err error) {
 		var messages []deed.Message
 		for _, end := range effects {
 			if end.message != nil {
