@@ -54,9 +54,10 @@ says the same.`,
 				return usagef("who? Give a contact's id, or --from FILE")
 			case c.from != "" && len(args) > 0:
 				return usagef("give a contact's id or --from FILE, and not both")
-			case c.from != "" && (c.owner.given() || c.who.reason != ""):
-				return usagef("--tenant and --reason are of one contact; in FILE each erasure has its own")
 			case c.from != "":
+				if owner, err := c.owner.id(); err != nil || owner != nil || c.who.reason != "" {
+					return cmp.Or(err, usagef("--tenant (DEED_TENANT) and --reason are of one contact; in FILE each erasure has its own"))
+				}
 				return c.again(cmd, a)
 			}
 			return c.one(cmd, a, args[0])

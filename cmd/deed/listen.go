@@ -159,8 +159,7 @@ func (h *hooks) findSecrets(a *app, given bool) error {
 
 // fileSecrets are those by which webhooks of a file sign: of sinks, of providers, and of what executes messages that come in.
 func fileSecrets(file *config.Config) (secrets []string, err error) {
-	take := func(part string, of ...config.Secret) {
-		err = errors.Join(err, lacks(file, part))
+	take := func(of ...config.Secret) {
 		for _, s := range of {
 			if s.Reveal() != "" && !slices.Contains(secrets, s.Reveal()) {
 				secrets = append(secrets, s.Reveal())
@@ -169,18 +168,22 @@ func fileSecrets(file *config.Config) (secrets []string, err error) {
 	}
 	for _, s := range file.Sinks {
 		if s.Webhook != nil {
-			take("sinks."+s.Name, s.Webhook.Secret, s.Webhook.PreviousSecret)
+			err = errors.Join(err, lacks(file, "sinks."+s.Name))
+			take(s.Webhook.Secret, s.Webhook.PreviousSecret)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(file.Providers)) {
 		if p := file.Providers[name]; p.Type == "webhook" {
-			take("providers."+name, p.Secret, p.PreviousSecret)
+			err = errors.Join(err, lacks(file, "providers."+name))
+			take(p.Secret, p.PreviousSecret)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(file.Sources)) {
-		if e := file.Sources[name].Executor; e.Webhook != "" {
-			take("sources."+name, e.Secret, e.Previous)
+		e := file.Sources[name].Executor
+		if e.Webhook != "" && e.Secret.Reveal() == "" { // what else the source lacks is its platform's, who signs nothing here
+			err = errors.Join(err, lacks(file, "sources."+name))
 		}
+		take(e.Secret, e.Previous)
 	}
 	return secrets, err
 }

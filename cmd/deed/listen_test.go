@@ -89,6 +89,8 @@ func TestListen_KnowsWhoSignsInTheFile(t *testing.T) {
 sinks: {hook: {type: webhook, url: "https://a.example.com", secret: "file:Y"}}
 topics: {orders: {sink: hook}}
 providers: {hooks: {type: webhook, secret: "file:c", previous_secret: "file:g"}}
+public: {listen: ":8443"}
+sources: {shop: {type: slack, secret: "env:DEED_NOT_SET", executor: {webhook: "https://b.example.com", secret: "file:k"}}}
 `), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +98,7 @@ providers: {hooks: {type: webhook, secret: "file:c", previous_secret: "file:g"}}
 	if err := h.findSecrets(&app{configFile: path}, false); err != nil {
 		t.Fatal(err)
 	}
-	if want := []string{secret("Y"), secret("c"), secret("g")}; !slices.Equal(h.secrets, want) {
+	if want := []string{secret("Y"), secret("c"), secret("g"), secret("k")}; !slices.Equal(h.secrets, want) {
 		t.Errorf("%q, want %q", h.secrets, want)
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/deedhq/deed/admin"
-	"github.com/deedhq/deed/delivery"
 	"github.com/deedhq/deed/schema"
 )
 
@@ -278,8 +277,7 @@ With --contracts it takes away the faces alone, or --contracts=app one of them: 
 				}
 				for _, p := range providers {
 					fmt.Fprintf(cmd.OutOrStdout(), "provider %s: %s queued, %s in doubt, %s held, %s dead\n", p.Name,
-						counted(p.Queued, p.Queued >= delivery.MostCounted), counted(p.InDoubt, p.InDoubt >= delivery.MostCounted),
-						counted(p.Held, p.Held >= delivery.MostCounted), counted(p.Dead, p.Dead >= delivery.MostCounted))
+						upToMost(p.Queued), upToMost(p.InDoubt), upToMost(p.Held), upToMost(p.Dead))
 				}
 				fmt.Fprintln(cmd.OutOrStdout(), "and what has been delivered, contacts, consents, suppressions, campaigns, runs, plans and the audit log")
 				return usagef("nothing was changed; give --yes to drop all of it")

@@ -489,7 +489,7 @@ func TestDev_OneForEachProject(t *testing.T) {
 			t.Fatal(err)
 		}
 		file := filepath.Join(dir, "deed.yaml")
-		if err := os.WriteFile(file, []byte("dev: {data: .deed"+fixed+"}\n"), 0o600); err != nil {
+		if err := os.WriteFile(file, []byte("environment: production\ndev: {data: .deed"+fixed+"}\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		p := start(t, "", "dev", "--config", file)
@@ -499,6 +499,14 @@ func TestDev_OneForEachProject(t *testing.T) {
 			t.Errorf("%s: %s and %s are another's", name, url, hooks)
 		}
 		seen[url], seen[hooks] = true, true
+		conn, err := pgx.Connect(t.Context(), url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if pgtest.One[bool](t, conn, `select s.environment is not null from deed.settings s`) {
+			t.Errorf("%s: the environment of its relays is written into the data", name)
+		}
+		_ = conn.Close(t.Context())
 		if _, err := os.Stat(filepath.Join(dir, ".deed")); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
