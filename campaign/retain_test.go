@@ -370,6 +370,38 @@ func TestContract_C4_ADeliveryInHandHoldsUpNoOtherRun(t *testing.T) {
 	want(t, "the runs that are purged then", purged(), second+" "+first)
 }
 
+// A run that cannot be sealed holds up no other one, and is tried again after them.
+func TestContract_C4_ASealThatFailsHoldsUpNoOtherRun(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	first, second := twoEnded(t, db)
+	db.Exec(t, pgtest.Owner, `alter table deed.campaign_runs add constraint refused check (id <> '`+first+`' or sealed is null)`)
+	w := keeper(t, db)
+	// tried is how often it fails until there is nothing to do.
+	tried := func() (failed int) {
+		t.Helper()
+		for range 20 {
+			more, err := w.Retain(t.Context())
+			if err != nil && !strings.Contains(err.Error(), first) {
+				t.Errorf("it does not say which run: %v", err)
+			} else if err != nil {
+				failed++
+			} else if !more {
+				return failed
+			}
+		}
+		t.Fatal("it does not come to an end")
+		return 0
+	}
+	want(t, "failures", tried(), 1)
+	want(t, "deliveries of the one behind", deliveriesOf(t, db, second), 0)
+	want(t, "failures of the next look", tried(), 1)
+	want(t, "deliveries of the one that fails", deliveriesOf(t, db, first), 20)
+	db.Exec(t, pgtest.Owner, `alter table deed.campaign_runs drop constraint refused`)
+	want(t, "failures once it can be sealed", tried(), 0)
+	want(t, "deliveries of it then", deliveriesOf(t, db, first), 0)
+}
+
 // Once a run is purged of which some were sent and some have failed, the ledger and its audit log still add up;
 // and what is missing afterwards is found.
 func TestContract_C4_APurgedRunAddsUp(t *testing.T) {
