@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"regexp"
 	"slices"
@@ -111,21 +112,21 @@ func (w *Worker) retain(ctx context.Context) {
 			var err error
 			if more, err = w.Retain(ctx); err != nil && ctx.Err() == nil {
 				w.opts.Logger.Warn("runs whose retention is over were not removed; will try again", "error", err)
-				more = false
 			}
 		}
 	}
 }
 
 // Retain takes one small step towards being rid of the deliveries of runs whose retention is over, and
-// reports whether there may be another; [Worker.Run] does so every minute. In one process one at a time.
+// reports whether there may be another, also beside an error that is about one run alone: that one is tried again
+// after all others. [Worker.Run] does so every minute. In one process one at a time.
 func (w *Worker) Retain(ctx context.Context) (more bool, err error) {
 	if w.opts.Retention == 0 {
 		return false, nil
 	}
 	removed, err := w.purge(ctx)
 	if err != nil || removed != nil {
-		return true, err
+		return err == nil, err
 	}
 	return w.seal(ctx)
 }
@@ -143,12 +144,12 @@ func (w *Worker) purge(ctx context.Context) (removed *int, err error) {
 func (w *Worker) seal(ctx context.Context) (found bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, sealing)
 	defer cancel()
+	var id *string
 	err = pgx.BeginTxFunc(ctx, w.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead}, func(tx pgx.Tx) error {
-		var id *string
-		if err := tx.QueryRow(ctx, query.ToSeal, w.opts.Retention.Seconds(), w.open).Scan(&id); err != nil || id == nil {
+		// Without a copy the two would share what is behind open.
+		if err := tx.QueryRow(ctx, query.ToSeal, w.opts.Retention.Seconds(), append(slices.Clip(w.open), w.unsealed...)).Scan(&id); err != nil || id == nil {
 			return err
 		}
-		found = true
 		s, err := sealOf(ctx, tx, *id)
 		if err != nil {
 			return err
@@ -168,10 +169,16 @@ func (w *Worker) seal(ctx context.Context) (found bool, err error) {
 		w.opts.Logger.Info("the retention of a run of a campaign is over; its deliveries go, and what became of them is kept", "run", *id)
 		return nil
 	})
-	if err != nil && sqlstate.Again(err) { // another worker has it
+	switch {
+	case err != nil && sqlstate.Again(err): // another worker has it
 		return true, nil
+	case err != nil && id != nil:
+		w.unsealed = append(w.unsealed, *id)
+		return true, fmt.Errorf("seal run %s: %w", *id, err)
+	case err == nil && id == nil:
+		w.unsealed = nil // the next look tries them
 	}
-	return found, err
+	return id != nil, err
 }
 
 // proveMembers writes the lines that a proof of a run has of its members, and counts them by their status.

@@ -327,6 +327,81 @@ func TestContract_C4_TwoPurgeAtOnce(t *testing.T) {
 	want(t, "what is said", looked(t, db, run), before)
 }
 
+// twoEnded are two runs whose retention is over, that which is sealed first before the other.
+func twoEnded(t testing.TB, db *pgtest.DB) (first, second string) {
+	t.Helper()
+	first = endedRun(t, db, 20)
+	req := request(t, db, 21)
+	req.ID = "2"
+	second = deploy(t, db, req)
+	expandAll(t, db)
+	endAll(t, db, "true", "sent", "")
+	rollUp(t, db)
+	daysAgo(t, db, 3)
+	db.Exec(t, pgtest.Owner, `alter table deed.campaign_runs disable trigger user; update deed.campaign_runs set finished_at = finished_at - interval '1 day' where id = '`+first+`'; alter table deed.campaign_runs enable trigger user`)
+	return first, second
+}
+
+// A run of which somebody has a delivery in hand holds up no other one; it goes once that is over.
+func TestContract_C4_ADeliveryInHandHoldsUpNoOtherRun(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	first, second := twoEnded(t, db)
+	tx, err := db.Pool(pgtest.Owner).Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(t.Context()) }()
+	if _, err := tx.Exec(t.Context(), `select id from deed.channel_outbox where run_id = $1::text::uuid limit 1 for update`, first); err != nil {
+		t.Fatal(err)
+	}
+	w := keeper(t, db)
+	retain(t, w)
+	want(t, "deliveries of the run that somebody has one of", deliveriesOf(t, db, first), 1)
+	want(t, "deliveries of the one behind", deliveriesOf(t, db, second), 0)
+	purged := func() string {
+		return pgtest.One[string](t, db.Pool(pgtest.Owner), `select coalesce(string_agg(id::text, ' ' order by purged_at), '') from deed.campaign_runs where purged_at is not null`)
+	}
+	want(t, "the runs that are purged", purged(), second)
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want(t, "steps then", retain(t, w), 2)
+	want(t, "the runs that are purged then", purged(), second+" "+first)
+}
+
+// A run that cannot be sealed holds up no other one, and is tried again after them.
+func TestContract_C4_ASealThatFailsHoldsUpNoOtherRun(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	first, second := twoEnded(t, db)
+	db.Exec(t, pgtest.Owner, `alter table deed.campaign_runs add constraint refused check (id <> '`+first+`' or sealed is null)`)
+	w := keeper(t, db)
+	// tried is how often it fails until there is nothing to do.
+	tried := func() (failed int) {
+		t.Helper()
+		for range 20 {
+			more, err := w.Retain(t.Context())
+			if err != nil && !strings.Contains(err.Error(), first) {
+				t.Errorf("it does not say which run: %v", err)
+			} else if err != nil {
+				failed++
+			} else if !more {
+				return failed
+			}
+		}
+		t.Fatal("it does not come to an end")
+		return 0
+	}
+	want(t, "failures", tried(), 1)
+	want(t, "deliveries of the one behind", deliveriesOf(t, db, second), 0)
+	want(t, "failures of the next look", tried(), 1)
+	want(t, "deliveries of the one that fails", deliveriesOf(t, db, first), 20)
+	db.Exec(t, pgtest.Owner, `alter table deed.campaign_runs drop constraint refused`)
+	want(t, "failures once it can be sealed", tried(), 0)
+	want(t, "deliveries of it then", deliveriesOf(t, db, first), 0)
+}
+
 // Once a run is purged of which some were sent and some have failed, the ledger and its audit log still add up;
 // and what is missing afterwards is found.
 func TestContract_C4_APurgedRunAddsUp(t *testing.T) {

@@ -70,7 +70,9 @@ type Worker struct {
 	pool *pgxpool.Pool
 	opts WorkerOptions
 	gate *held.Gate
-	open []string // runs that have ended with deliveries that have not, which Verify finds: Retain leaves them
+
+	open     []string // runs that have ended with deliveries that have not, which Verify finds: Retain leaves them
+	unsealed []string // runs that could not be sealed: Retain tries them again after all others
 
 	mark   *time.Time    // where looks at jobs begin; nil: at the first
 	marked time.Time     // until when

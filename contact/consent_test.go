@@ -417,6 +417,100 @@ func TestContract_D11_AnAddressOfSeveralContacts(t *testing.T) {
 	}
 }
 
+// Who has revoked it can grant it again when another who is known by the address, and has not, was erased; what the
+// other has revoked goes on under its mark, and what a person said of the address keeps no word of it.
+func TestContract_D11_AnAddressOfOneWhoIsErased(t *testing.T) {
+	t.Parallel()
+	for n, s := range shared {
+		for i := range 2 {
+			t.Run(fmt.Sprintf("%d of pair %d is erased", i+1, n+1), func(t *testing.T) {
+				t.Parallel()
+				db := pgtest.New(t)
+				list := upsert(t, db, s.pair[i], s.pair[1-i])
+				gone, other := list[0].ID, list[1].ID
+				said := func(of, purpose string, state contact.State) {
+					t.Helper()
+					word := contact.Word{Contact: of, Channel: s.channel, Purpose: purpose, State: state, Source: "form"}
+					if _, err := contact.SetConsents(t.Context(), db.Pool(pgtest.App), "test", word); err != nil {
+						t.Fatal(err)
+					}
+				}
+				held := func(what, want string) {
+					t.Helper()
+					same(t, what, pgtest.One[string](t, db.Pool(pgtest.Owner), `
+						select coalesce(string_agg(k.what || '/' || s.purpose, ' ' order by k.what, s.purpose), '')
+						from deed.suppressions s, lateral (select case s.address when $2 then 'it' when deed.address_mark(s.tenant_id, $1, $2) then 'mark' else s.address end) k(what)
+					`, s.channel, s.address), want)
+				}
+				db.Exec(t, pgtest.App, `select deed.suppress('`+s.channel+`', array['`+s.address+`'], 'canary', 'bob', p_purpose => 'surveys', p_expires_at => now() + interval '1 day')`)
+				said(other, "news", contact.Revoked)
+				said(other, "surveys", contact.Revoked)
+				said(other, "both", contact.Revoked)
+				said(gone, "both", contact.Revoked)
+				said(gone, "offers", contact.Revoked)
+				said(gone, "news", contact.Granted)
+				held("before", "it/both it/news it/offers it/surveys")
+				if _, err := contact.Erase(t.Context(), db.Pool(pgtest.App), nil, gone, why, contact.EraseOptions{}); err != nil {
+					t.Fatal(err)
+				}
+				held("erased", "it/news it/surveys mark/both mark/offers")
+				db.Exec(t, pgtest.App, `select deed.suppress('`+s.channel+`', array['`+s.address+`'], 'said later', 'bob', p_purpose => 'calls')`)
+				eraseAll(t, db)
+				held("once the erasure has ended", "it/news it/surveys mark/both mark/calls mark/offers")
+				same(t, "what a person said", pgtest.One[int](t, db.Pool(pgtest.Owner), `
+					select count(*) from (select kept_reason from deed.suppressions union all select reason from deed.suppressions union all select reason from deed.audit_log) r(reason) where reason = 'canary'`), 0)
+				said(other, "news", contact.Granted)
+				said(other, "surveys", contact.Granted)
+				said(other, "both", contact.Granted)
+				held("granted", "it/surveys mark/both mark/calls mark/offers")
+			})
+		}
+	}
+}
+
+// eraseAll has all erasures end.
+func eraseAll(t testing.TB, db *pgtest.DB) {
+	t.Helper()
+	if !pgtest.Wait(pgtest.Patience, func() bool {
+		db.Exec(t, pgtest.Owner, `update deed.erasing set tried_at = null`)
+		db.Exec(t, pgtest.Worker, `select deed.erase_step(100, 'w')`)
+		return pgtest.One[bool](t, db.Pool(pgtest.Owner), `select not exists (select from deed.erasing)`)
+	}) {
+		t.Fatal("the erasures do not end")
+	}
+}
+
+// Whoever is revoking it while the other is erased has revoked it, and can grant it again.
+func TestContract_D11_RevokedWhileAnotherIsErased(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	const held = "chat:4917012345678/news"
+	list := upsert(t, db, known("whatsapp", "+4917012345678"), known("telegram", "4917012345678"))
+	gone, other := list[0].ID, list[1].ID
+	say(t, db, gone, "chat", contact.Revoked)
+	say(t, db, gone, "chat", contact.Granted)
+	same(t, "of a number that two messengers know", suppressed(t, db), held)
+	revoking := begin(t, db, pgtest.App)
+	word := contact.Word{Contact: other, Channel: "chat", Purpose: "news", State: contact.Revoked, Source: "form"}
+	if _, err := contact.SetConsents(t.Context(), revoking, "test", word); err != nil {
+		t.Fatal(err)
+	}
+	if err := waits(t, db, func() error {
+		_, err := contact.Erase(t.Context(), db.Pool(pgtest.App), nil, gone, why, contact.EraseOptions{})
+		return err
+	}, func() {
+		if err := revoking.Commit(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	eraseAll(t, db)
+	same(t, "erased", suppressed(t, db), held)
+	say(t, db, other, "chat", contact.Granted)
+	same(t, "granted", suppressed(t, db), "")
+}
+
 const (
 	revokesByChat = `select deed.set_consents(array[i.contact_id], '{chat}', '{news}', '{revoked}', '{form}') from deed.contact_identities i where i.type = 'whatsapp' and $1::text <> ''`
 	grantsByChat  = `select deed.set_consents(array[$1::text::uuid], '{chat}', '{news}', '{granted}', '{form}')`

@@ -406,11 +406,51 @@ func TestUpsert_AtMostAHundredIdentities(t *testing.T) {
 	refused("merged", err)
 	got = upsert(t, db, known(append(some(200, 260), "email", "x@example.com")...), known(append(some(300, 360), "email", "x@example.com")...))
 	same(t, "two that turn out to be one", []contact.Outcome{got[0].Outcome, got[1].Outcome}, []contact.Outcome{contact.Created, contact.Full})
+	same(t, "what the first gave, too", knownAs(t, db, "email", "x@example.com"), got[0].ID)
 	// Who was merged counts with whom they are.
 	half := upsert(t, db, known(some(400, 460)...))[0].ID
 	same(t, "merged", merge(t, db, other, half), true)
 	same(t, "with what was merged into it", upsert(t, db, known(append(some(500, 540), "email", "other@example.com")...))[0].Outcome, contact.Full)
-	same(t, "in the end", count(), 224)
+	same(t, "in the end", count(), 225)
+}
+
+// Of one whom several persons of a call are, each is judged in its turn, as if it were given in a call of its own: what one gives
+// that is taken no other takes away that is not, nor is it taken for what one gives that is not.
+func TestUpsert_FullInTheTurnOfACall(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	// Each person is one of ann's identities, and what it gives; in capitals it is verified.
+	for what, c := range map[string]struct{ given, outcomes, has string }{
+		"the second has too many":                 {"a b, a b c", "updated full", "b"},
+		"the first has too many":                  {"a b c, a b", "full updated", "b"},
+		"and the second another one":              {"a b c, a d", "full updated", "d"},
+		"nor do they share the one they know":     {"a b c, x d", "full updated", "d"},
+		"one that has too many between others":    {"a b, a c d, x b", "updated full updated", "b"},
+		"what the first does not give is another": {"a b c, a b d, a c", "full full updated", "c"},
+		"both have too many":                      {"a b c, x d e", "full full", ""},
+		"only one that has too many verifies it":  {"a B c, a b", "full updated", "b"},
+		"one that is taken verifies it":           {"a b c, a B", "full updated", "B"},
+		"the same ones twice":                     {"a b c, a b c, a b", "full full updated", "b"},
+	} {
+		prefix := strings.ReplaceAll(what, " ", "") + "-"
+		ann := []string{"telegram", prefix + "a", "telegram", prefix + "x"}
+		for i := range 97 {
+			ann = append(ann, "telegram", prefix+fmt.Sprint(i))
+		}
+		upsert(t, db, known(ann...))
+		var persons []contact.Person
+		for _, given := range strings.Split(c.given, ", ") {
+			var p contact.Person
+			for _, v := range strings.Fields(given) {
+				p.Identities = append(p.Identities, contact.Identity{Type: "telegram", Value: prefix + strings.ToLower(v), Verified: v != strings.ToLower(v)})
+			}
+			persons = append(persons, p)
+		}
+		same(t, what, strings.ReplaceAll(strings.Trim(fmt.Sprint(outcomes(upsert(t, db, persons...))), "[]"), ",", ""), c.outcomes)
+		same(t, what+": what it has got", pgtest.One[string](t, db.Pool(pgtest.Owner), `
+			select coalesce(string_agg(case when verified_at is null then substr(value, length($1) + 1) else upper(substr(value, length($1) + 1)) end, ' ' order by value), '')
+			from deed.contact_identities where value ~ ('^' || $1 || '[b-e]$')`, prefix), c.has)
+	}
 }
 
 // Whom a call gives an identity while they are merged into somebody, and who have too many by then, keep none of it.

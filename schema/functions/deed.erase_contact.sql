@@ -89,7 +89,7 @@ begin
   select count(*) into v_ended from deed.erase_deliveries(v_ids, v_actor, false) d where d.did <> 'left';
 
   -- Deliveries first and suppressions then, as who settles them or records events has it.
-  perform deed.mark_suppressions(v_tenant, v_channels, v_addresses, v_marks, v_actor);
+  perform deed.mark_suppressions(v_tenant, v_channels, v_addresses, v_marks, v_actor, p_contact => v_root);
   if p_suppress then
     with added as (
       insert into deed.suppressions as s (tenant_id, channel, address, purpose, reason, actor, created_at)

@@ -129,7 +129,7 @@ begin
       cross join lateral unnest(o.channels, o.addresses) a(channel, address)
       where o.n = any (v_all) and o.waiting = '{}' and (
           exists (select from deed.suppressions s where s.tenant_id = e.tenant_id and s.channel = a.channel and s.address = a.address
-            and (s.created_at <= e.at or not s.by_consent)) -- a later one by consent is another contact's
+            and not s.by_consent) -- one by consent is another contact's
           or exists (select from deed.soft_bounces s where s.tenant_id = e.tenant_id and s.channel = a.channel and s.address = a.address)
         )
       group by o.n, e.tenant_id, e.actor

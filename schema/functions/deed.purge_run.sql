@@ -1,7 +1,7 @@
 -- deed.purge_run: remove up to p_limit deliveries of a run of a campaign that is sealed, with their
--- attempts and what was said of them; once none is left, say so on the run. Of one that
--- somebody has in hand the others go. Whoever is killed in between has left the rest to the next one. One audit row for each status.
--- Returns how many, 0 where a run was done with; null: nothing is to go.
+-- attempts and what was said of them; once none is left, say so on the run. What somebody has in hand
+-- stays, and holds up neither the others of its run nor the runs behind. Whoever is killed in between has left the rest to the next one. One audit row for each status.
+-- Returns how many, 0 where a run was done with; null: nothing is to go now.
 create or replace function deed.purge_run(
   p_limit int,
   p_actor text
@@ -15,22 +15,27 @@ set jit = off
 as $$
 declare
   v_run    deed.campaign_runs;
+  v_busy   uuid[] := '{}'; -- runs of which somebody has the last ones in hand
   v_places tid[];
   v_count  int;
 begin
   if coalesce(p_limit, 0) < 1 then
     raise exception 'purge_run: take one at least' using errcode = 'DDARG';
   end if;
-  select r.* into v_run
-  from deed.campaign_runs r
-  where r.sealed_at is not null and r.purged_at is null and not exists (select from deed.tenant_removals t where t.tenant_id = r.tenant_id)
-  order by r.sealed_at
-  limit 1
-  for no key update of r skip locked;
-  if not found then
-    return null;
-  end if;
-  v_places := array(select o.ctid from deed.channel_outbox o where o.run_id = v_run.id and o.finished_at is not null limit p_limit for update skip locked);
+  loop
+    select r.* into v_run
+    from deed.campaign_runs r
+    where r.sealed_at is not null and r.purged_at is null and r.id <> all (v_busy) and not exists (select from deed.tenant_removals t where t.tenant_id = r.tenant_id)
+    order by r.sealed_at
+    limit 1
+    for no key update of r skip locked;
+    if not found then
+      return null;
+    end if;
+    v_places := array(select o.ctid from deed.channel_outbox o where o.run_id = v_run.id and o.finished_at is not null limit p_limit for update skip locked);
+    exit when v_places <> '{}' or not exists (select from deed.channel_outbox c where c.run_id = v_run.id);
+    v_busy := v_busy || v_run.id;
+  end loop;
   -- In a statement of its own: what was said of them before they were locked goes, too.
   with gone as (
     delete from deed.channel_outbox c
@@ -53,10 +58,8 @@ begin
     group by g.status
   )
   select count(*) into v_count from gone;
-  if v_count = 0 and not exists (select from deed.channel_outbox c where c.run_id = v_run.id) then
+  if v_places = '{}' then
     update deed.campaign_runs r set purged_at = clock_timestamp() where r.id = v_run.id;
-  elsif v_count = 0 then
-    return null; -- somebody has the last ones in hand
   end if;
   return v_count;
 end

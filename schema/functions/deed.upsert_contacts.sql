@@ -66,7 +66,9 @@ declare
   v_whose   text[];    -- and which, if they are several
   v_free    uuid[];    -- of those, whom nobody else is changing
   v_added   int[] := '{}'; -- the contacts that got identities,
-  v_full    int[] := '{}'; -- and those that would have had too many
+  v_over    uuid[];    -- who have too many with them,
+  v_full    int[] := '{}'; -- and those of the call that would have had
+  v_gives   boolean;
   v_changed uuid[];    -- that got other data
   v_wanted  int[];     -- of those that nobody had: of which contact,
   v_types   text[];    -- and which
@@ -308,21 +310,45 @@ begin
   if exists (select from deed.contacts c where c.id = any (v_ids) and c.erased_at is not null) then
     raise exception 'upsert_contacts: a contact of the call has been erased since it began' using errcode = '40001';
   end if;
-  -- Who would have too many gets none of them, the last one of the call first. Nobody else
-  -- gives it any now.
-  foreach v_i in array array(
-    select a from unnest(v_added) a
+  -- Who would have too many gets none of them, each in its turn, as if it had come in a call of its own. All were given
+  -- above; what only these give goes. Nobody else gives it any now.
+  v_over := array(
+    select distinct v_ids[a] from unnest(v_added) a
     where v_known[a] > 0 and 100 < (select count(*) from deed.names_of(v_ids[a]) m(id) join deed.contact_identities e on e.contact_id = m.id)
-    order by a desc
-  ) loop
-    if 100 < (select count(*) from deed.names_of(v_ids[v_i]) m(id) join deed.contact_identities e on e.contact_id = m.id) then
-      delete from deed.contact_identities e
-      using unnest(v_n, v_type, v_value) u(n, type, value)
-      where u.n = v_i and e.contact_id = any (array(select deed.names_of(v_ids[v_i]))) -- they may have got it before they were merged into that one
-        and e.type = u.type and e.value = u.value and e.created_at = v_now;
+  );
+  foreach v_i in array array(select i from generate_series(1, v_count) i where v_known[i] > 0 and v_ids[i] = any (v_over) order by i) loop
+    -- How many there are with those of its own and of who was before it, and whether it gives any.
+    select count(*), bool_or(g.first = v_i) into v_given, v_gives
+    from deed.names_of(v_ids[v_i]) m(id) -- it may have got them before it was merged into that one
+    join deed.contact_identities e on e.contact_id = m.id
+    left join (
+      select u.type, u.value, min(u.n) as first
+      from unnest(v_n, v_type, v_value) u(n, type, value)
+      where u.n <= v_i and v_ids[u.n] = v_ids[v_i] and u.n <> all (v_full)
+      group by u.type, u.value
+    ) g on e.created_at = v_now and g.type = e.type and g.value = e.value
+    where e.created_at <> v_now or g.first is not null;
+    if v_gives and v_given > 100 then
       v_full := v_full || v_i;
+    elsif v_gives then
+      v_added := v_added || v_i;
     end if;
   end loop;
+  if v_full <> '{}' then
+    update deed.contact_identities e
+    set verified_at = null -- whoever else gives it says below whether it is
+    from unnest(v_n, v_type, v_value) u(n, type, value)
+    where u.n = any (v_full) and e.contact_id = any (array(select deed.names_of(v_ids[u.n])))
+      and e.type = u.type and e.value = u.value and e.created_at = v_now and e.verified_at is not null;
+    delete from deed.contact_identities e
+    using unnest(v_n, v_type, v_value) u(n, type, value)
+    where u.n = any (v_full) and e.contact_id = any (array(select deed.names_of(v_ids[u.n])))
+      and e.type = u.type and e.value = u.value and e.created_at = v_now
+      and not exists (
+        select from unnest(v_n, v_type, v_value) o(n, type, value)
+        where o.n <> all (v_full) and v_ids[o.n] = v_ids[u.n] and o.type = u.type and o.value = u.value
+      );
+  end if;
   v_added := array(select a from unnest(v_added) a where a <> all (v_full));
   with given as (
     select v_ids[g.first] as id, bool_or(g.n::int = any (v_added)) as added, array_agg(g.data order by g.n) filter (where g.data is not null) as data,
