@@ -214,6 +214,9 @@ func TestContract_R15_ExternalSteps(t *testing.T) {
 	want(t, "the run", ended(t, db, id), "COMPLETED")
 	want(t, "what the next step got", got.Load(), int32(640))
 	want(t, "finished after the run has ended", finishExternal(t, db, o, `{"width": 1}`), "repeated")
+	db.Exec(t, pgtest.Admin, `select deed.redact_run($1::text::uuid, 'asked for')`, id)
+	want(t, "finished again after a redaction", finishExternal(t, db, o, `{"width": 640}`), "repeated")
+	want(t, "finished by another claim after a redaction", finishExternal(t, db, another, `{}`), "lost")
 }
 
 // A worker that dies, or freezes, loses its claim: the step is offered again under the same key, and the late answer counts for nothing.
