@@ -130,6 +130,12 @@ func (c *Client) Redrives(ctx context.Context, cursor string, limit int) (page p
 	return page, deed.WrapError("redrives", err)
 }
 
+// KnowsRedrive reports whether there is a request to redrive of that name, in whatever state.
+func (c *Client) KnowsRedrive(ctx context.Context, request string) (known bool, err error) {
+	err = c.pool.QueryRow(ctx, query.KnownRedrive, request).Scan(&known)
+	return known, deed.WrapError("knows redrive", err)
+}
+
 // CancelRedrive ends a redrive that is not done, after the step that is under
 // way, and returns how many it has put back. Errors: [deed.NotFound]; [deed.Conflict] if it
 // is done. act.By is the login by default. Needs deed_admin.

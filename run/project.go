@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -193,7 +194,7 @@ func (p *projection) end(e *Event) {
 	for i := range p.Steps {
 		s := &p.Steps[i]
 		p.Artifacts = append(p.Artifacts, s.Artifacts...)
-		if s.Status == StepFailure && (first == nil || s.LastEventSeq < first.LastEventSeq) {
+		if s.Status == StepFailure && (first == nil || s.LastEventSeq < first.LastEventSeq) && !p.wentOn(s) {
 			first = s
 		}
 	}
@@ -206,22 +207,33 @@ func (p *projection) end(e *Event) {
 	}
 }
 
+// wentOn says of one that has failed that it is an inner step (STEP/NAME), and that its outer step has not failed: the code went on.
+func (p *projection) wentOn(s *StepSnapshot) bool {
+	outer, _, _ := strings.Cut(s.ID, "/")
+	i, ok := p.index()[outer]
+	return ok && p.Steps[i].Status != StepFailure
+}
+
 // step is the one of that id, which is made where there is none. The pointer holds until the
 // next one is asked for.
 func (p *projection) step(id string) *StepSnapshot {
-	if p.at == nil {
-		p.at = make(map[string]int, len(p.Steps)+1)
-		for i := range p.Steps {
-			p.at[p.Steps[i].ID] = i
-		}
-	}
-	i, ok := p.at[id]
+	i, ok := p.index()[id]
 	if !ok {
 		i = len(p.Steps)
 		p.at[id] = i
 		p.Steps = append(p.Steps, StepSnapshot{ID: id, Status: StepPending, Artifacts: []Artifact{}})
 	}
 	return &p.Steps[i]
+}
+
+func (p *projection) index() map[string]int {
+	if p.at == nil {
+		p.at = make(map[string]int, len(p.Steps)+1)
+		for i := range p.Steps {
+			p.at[p.Steps[i].ID] = i
+		}
+	}
+	return p.at
 }
 
 // moment is a time as snapshots have it: in UTC, to the microsecond, as the store keeps it.

@@ -254,6 +254,43 @@ func TestContract_R6_RecordedHistories(t *testing.T) {
 	}
 }
 
+// The cause of a failure is no inner step whose code went on: one whose outer step has not failed. What only looks like an
+// inner step, since nothing is known of an outer one, is a step like others.
+func TestProject_RootCauseOfInnerSteps(t *testing.T) {
+	t.Parallel()
+	const failed = `{"error": {"code": "E", "message": "no", "retryable": false}}`
+	for name, c := range map[string]struct {
+		ends [][3]string // type, step, data
+		want string
+	}{
+		"the code went on":              {[][3]string{{"StepFailed", "a/try", failed}, {"StepCompleted", "a", `{}`}, {"StepFailed", "b", failed}}, "b"},
+		"in a branch":                   {[][3]string{{"StepFailed", "a/one/try", failed}, {"StepCompleted", "a", `{}`}, {"StepFailed", "b", failed}}, "b"},
+		"and skipped the rest":          {[][3]string{{"StepFailed", "a/try", failed}, {"StepSkipped", "a", `{}`}, {"StepFailed", "b", failed}}, "b"},
+		"the outer one fails by it":     {[][3]string{{"StepFailed", "a/try", failed}, {"StepFailed", "a", failed}, {"StepFailed", "b", failed}}, "a/try"},
+		"the outer one fails after b":   {[][3]string{{"StepFailed", "a/try", failed}, {"StepFailed", "b", failed}, {"StepFailed", "a", failed}}, "a/try"},
+		"the inner one failed after b":  {[][3]string{{"StepFailed", "b", failed}, {"StepFailed", "a/try", failed}, {"StepFailed", "a", failed}}, "b"},
+		"nobody knows of an outer one":  {[][3]string{{"StepFailed", "x/try", failed}, {"StepFailed", "b", failed}}, "x/try"},
+		"nothing else has failed":       {[][3]string{{"StepFailed", "a/try", failed}, {"StepCompleted", "a", `{}`}}, ""},
+		"the outer one is tried anew":   {[][3]string{{"StepFailed", "a/try", failed}, {"StepFailed", "a", failed}, {"StepCompleted 2", "a", `{}`}, {"StepFailed", "b", failed}}, "b"},
+		"an inner one in a later event": {[][3]string{{"StepCompleted", "a", `{}`}, {"StepFailed", "a/try", failed}, {"StepFailed", "b", failed}}, "b"},
+	} {
+		events := []run.Event{eventOf(1, run.RunApproved, "", 0, `{}`), eventOf(2, run.RunStarted, "", 0, `{"steps": ["a", "b"]}`)}
+		for _, e := range c.ends {
+			typ, again := strings.CutSuffix(e[0], " 2")
+			attempt := 1
+			if again {
+				attempt = 2
+			}
+			events = append(events, eventOf(int64(len(events))+1, run.Type(typ), e[1], attempt, e[2]))
+		}
+		events = append(events, eventOf(int64(len(events))+1, run.RunFailed, "", 0, `{"error": {"code": "OWN", "message": "by itself", "retryable": false}}`))
+		cause := project(t, events...).RootCause
+		if code := map[bool]string{true: "OWN", false: "E"}[c.want == ""]; cause.Step != c.want || cause.Error.Code != code {
+			t.Errorf("%s: it is %q %s, want %q %s", name, cause.Step, cause.Error.Code, c.want, code)
+		}
+	}
+}
+
 // What the last event of each kind says is in the snapshot: seed 001's fields, all of them.
 func TestContract_R6_EveryFieldOfTheSeed(t *testing.T) {
 	t.Parallel()

@@ -37,7 +37,7 @@ func TestContract_D12_ARedactedRunKeepsItsProofs(t *testing.T) {
 	if _, err := write(t.Context(), db.Pool(pgtest.Owner), run.New{Run: made.ID, Type: run.RunStarted, Data: json.RawMessage(`{"engine_run_ref": {"workflow": "w", "parent": null}, "steps": ["s"], "why": null}`)}); err != nil {
 		t.Fatal(err)
 	}
-	step := run.New{Run: made.ID, Type: run.StepFailed, Step: "s", Attempt: 1, Data: json.RawMessage(`{"started_at": "2026-01-02T03:04:05Z", "error": {"code": "E", "message": "` + canary + `", "retryable": true}, "output": "` + canary + `"}`)}
+	step := run.New{Run: made.ID, Type: run.StepFailed, Step: "s", Attempt: 1, Data: json.RawMessage(`{"started_at": "2026-01-02T03:04:05Z", "error": {"code": "E", "message": "` + canary + `", "retryable": true}, "output": "` + canary + `", "claim": "` + canary + `"}`)}
 	appendAs(t, db, step)
 	if _, err := run.Redact(t.Context(), db.Pool(pgtest.Admin), made.ID, act); deed.CodeOf(err) != deed.Conflict {
 		t.Errorf("a run that goes on: %v", err)

@@ -55,7 +55,7 @@ type Snapshot struct {
 	TotalDurationMs *int64 `json:"totalDurationMs,omitempty"`
 	// FailedSteps counts those that are FAILED.
 	FailedSteps int `json:"failedSteps"`
-	// RootCause is why the run has failed: the step that failed first.
+	// RootCause is why the run has failed: the step that failed first, but for inner steps whose outer one has not failed.
 	RootCause    *RootCause      `json:"rootCause,omitempty"`
 	EngineRunRef json.RawMessage `json:"engineRunRef,omitempty"`
 }
@@ -92,7 +92,7 @@ type Error struct {
 	Retryable bool   `json:"retryable"`
 }
 
-// RootCause is the error that made a run fail. Step is empty where no step had failed.
+// RootCause is the error that made a run fail. Step is empty where no step is the cause.
 type RootCause struct {
 	Step  string `json:"stepId,omitempty"`
 	Error *Error `json:"error,omitempty"`

@@ -62,13 +62,21 @@ func (f *deadFlags) read() (err error) {
 	return nil
 }
 
-// found reports a message that is named by its id and is not there: its number may be another's now.
-func (f *deadFlags) found(ctx context.Context, c *admin.Client) error {
+// found reports a message that is named by its id and is not there: its number may be another's now. A request that is known already had them when it
+// was made: their content may be gone since.
+func (f *deadFlags) found(ctx context.Context, c *admin.Client, request string) error {
 	for _, ref := range f.refs {
 		if _, id, err := admin.ParseRef(ref); err != nil || id == (deed.ID{}) {
 			continue
 		}
-		if _, err := c.Message(ctx, ref, false); err != nil {
+		_, err := c.Message(ctx, ref, false)
+		if deed.CodeOf(err) == deed.NotFound && request != "" {
+			known, lookErr := c.KnowsRedrive(ctx, request)
+			if known || lookErr != nil {
+				return lookErr
+			}
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -90,7 +98,7 @@ func newDeadList(a *app) *cobra.Command {
 				return usagef("--limit %d is below 1", f.Limit)
 			}
 			return a.withOperator(cmd.Context(), func(c *admin.Client, _ *pgxpool.Pool) error {
-				if err := f.found(cmd.Context(), c); err != nil {
+				if err := f.found(cmd.Context(), c, ""); err != nil {
 					return err
 				}
 				page, err := c.Dead(cmd.Context(), f.DeadFilter)
@@ -159,7 +167,7 @@ a redrive from elsewhere.`,
 			}
 			r.DeadFilter, r.Act = f.DeadFilter, who.act(a)
 			return a.withOperator(cmd.Context(), func(c *admin.Client, _ *pgxpool.Pool) error {
-				if err := f.found(cmd.Context(), c); err != nil {
+				if err := f.found(cmd.Context(), c, r.Request); err != nil {
 					return err
 				}
 				if r.DryRun {

@@ -1,8 +1,12 @@
 package main
 
 import (
+	"fmt"
+	"strconv"
+	"strings"
 	"testing"
 
+	"github.com/deedhq/deed/admin"
 	"github.com/deedhq/deed/internal/pgtest"
 )
 
@@ -42,6 +46,50 @@ func TestRedrive_KilledInTheMiddle(t *testing.T) {
 		t.Errorf("%d of the %d that were back were put back again", marked-again, marked)
 	}
 	if n := pgtest.One[int](t, owner, `select sum(affected) from deed.audit_log where action = 'redrive'`); n != 300 {
+		t.Errorf("the audit log counts %d", n)
+	}
+}
+
+// A request that names its message by the id is what it was when it is given again after the message's content is gone, and puts nothing back
+// twice; an id that a request has not had is looked for as ever.
+func TestRedrive_GivenAgainWhenItsMessageIsGone(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	client, err := admin.New(t.Context(), db.Pool(pgtest.Admin), admin.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	db.Exec(t, pgtest.Owner, `select deed.publish('orders', '{}') from generate_series(1, 2)`)
+	db.Exec(t, pgtest.Owner, `update deed.pending set dead_at = now(), last_error = 'down'`)
+	var ids [2]string
+	for i, seq := range pgtest.One[[]int64](t, db.Pool(pgtest.Owner), `select array_agg(id order by id) from deed.log`) {
+		m, err := client.Message(t.Context(), strconv.FormatInt(seq, 10), false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids[i] = m.ID.String()
+	}
+	redrive := func(args ...string) string {
+		p := start(t, db.URL(pgtest.Admin), append([]string{"dead", "redrive"}, args...)...)
+		<-p.done
+		return fmt.Sprintf("%d: %s%s", p.cmd.ProcessState.ExitCode(), p.out.String(), p.errOut.String())
+	}
+	has := func(name, got, want string) {
+		t.Helper()
+		if !strings.Contains(got, want) {
+			t.Errorf("%s: %s, want %s", name, got, want)
+		}
+	}
+	has("the first time", redrive("--id", ids[0], "--request", "inc-211"), "0: 1 message redriven\n")
+	db.Exec(t, pgtest.Worker, `select deed.finish(0, claim, ids) from (select claim, array_agg(id) as ids from deed.claim(null, 'w', 10) group by claim) c`)
+	db.Exec(t, pgtest.Owner, `insert into deed.purges (id) select min(id) from deed.log; select deed.purge()`)
+
+	has("given again", redrive("--id", ids[0], "--request", "inc-211"), "0: 1 message redriven\n")
+	has("with another message", redrive("--id", ids[1], "--request", "inc-211"), "was for other messages")
+	has("with another request", redrive("--id", ids[0], "--request", "inc-212"), "there is no message "+ids[0])
+	has("only counted", redrive("--id", ids[0], "--request", "inc-211", "--dry-run"), "0: 0 messages would be redriven")
+	has("without a request", redrive("--id", ids[0]), "there is no message "+ids[0])
+	if n := pgtest.One[int](t, db.Pool(pgtest.Owner), `select sum(affected) from deed.audit_log where action = 'redrive'`); n != 1 {
 		t.Errorf("the audit log counts %d", n)
 	}
 }

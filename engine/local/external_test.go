@@ -188,6 +188,14 @@ func TestExtendExternal_ServesItsQueue(t *testing.T) {
 	want(t, "extended beside a row that is locked", pgtest.One[bool](t, worker, `select coalesce(deed.extend_external($1::text::uuid, $2, $3) > now(), false)`, o.Run, o.Step, o.Claim), true)
 }
 
+// Two workers whose queues' and own names come to the same when they are put one behind the other serve each its own.
+func TestServeExternal_NamesWithSlashes(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	db.Exec(t, pgtest.Worker, `select deed.claim_external('a', 'b/c'), deed.claim_external('a/b', 'c'), deed.claim_external('a', 'b/c')`)
+	want(t, "who serves what", pgtest.One[string](t, db.Pool(pgtest.Owner), `select string_agg(queues[1] || ' ' || worker, ', ' order by queues[1]) from deed.run_workers`), "external:a b/c, external:a/b c")
+}
+
 // A step of kind external is computed by an engine and done through SQL functions alone; what it returns later steps see.
 func TestContract_R15_ExternalSteps(t *testing.T) {
 	t.Parallel()
@@ -214,6 +222,9 @@ func TestContract_R15_ExternalSteps(t *testing.T) {
 	want(t, "the run", ended(t, db, id), "COMPLETED")
 	want(t, "what the next step got", got.Load(), int32(640))
 	want(t, "finished after the run has ended", finishExternal(t, db, o, `{"width": 1}`), "repeated")
+	db.Exec(t, pgtest.Admin, `select deed.redact_run($1::text::uuid, 'asked for')`, id)
+	want(t, "finished again after a redaction", finishExternal(t, db, o, `{"width": 640}`), "repeated")
+	want(t, "finished by another claim after a redaction", finishExternal(t, db, another, `{}`), "lost")
 }
 
 // A worker that dies, or freezes, loses its claim: the step is offered again under the same key, and the late answer counts for nothing.

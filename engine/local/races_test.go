@@ -254,18 +254,23 @@ func TestContract_O14_WhatIsRecordedIsNotLost(t *testing.T) {
 		want(t, outcome, finish(second, outcome, "X"), "recorded")
 		want(t, outcome+", again", finish(second, outcome, "X"), "repeated")
 		want(t, outcome+", of who was frozen", finish(frozen, outcome, "X"), "lost")
+		last, as := second, outcome
 		switch outcome {
 		case "waiting", "released", "offered":
 			third := claim()
 			want(t, outcome+", again, claimed by another", finish(second, outcome, "X"), "repeated")
 			want(t, "the other's end", finish(third, "completed", ""), "recorded")
 			want(t, outcome+", of who was frozen, after it", finish(frozen, outcome, "X"), "lost")
+			last, as = third, "completed"
 		case "failed":
 			third := claim()
 			want(t, "of one that was frozen", finish(frozen, "failed", "HOLD_OVER"), "lost")
 			want(t, "the end of the hold", finish(third, "failed", "HOLD_OVER"), "recorded")
 			want(t, "the end of the hold, again", finish(third, "failed", "HOLD_OVER"), "repeated")
 		}
+		db.Exec(t, pgtest.Admin, `select deed.redact_run($1::text::uuid, 'asked for')`, id)
+		want(t, outcome+", again, after a redaction", finish(last, as, "X"), "repeated")
+		want(t, outcome+", of who was frozen, after a redaction", finish(frozen, as, "X"), "lost")
 	}
 }
 

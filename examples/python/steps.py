@@ -86,6 +86,22 @@ class Lease:
         self.thread.join()
 
 
+def finish(db, place, output):
+    """Say that the step is done. An output that is no JSON, or that the database refuses, fails it for good: no worker would tell it."""
+    try:
+        return db.ask(FINISH, (*place, Jsonb(output)))
+    except (psycopg.OperationalError, psycopg.InternalError, psycopg.InterfaceError):
+        raise  # it is the database's, whatever the output
+    except Exception as error:  # pylint: disable=broad-except
+        return fail(db, place, Failed("OUTPUT_REFUSED", f"what it returned cannot be stored: {error}", retryable=False))
+
+
+def fail(db, place, error):
+    """Say that the step has failed, in text that PostgreSQL takes."""
+    code, message = (text.encode(errors="replace").decode().replace("\0", "?") for text in (error.code, str(error)))
+    return db.ask(FAIL, (*place, code[:100], message, error.retryable, error.not_done))
+
+
 def work(db, step):
     """See a step through that was claimed."""
     place = (step["run_id"], step["step_id"], step["claim"])
@@ -93,11 +109,11 @@ def work(db, step):
         with Lease(db, place):
             output = handle(step)
     except Failed as error:
-        said = db.ask(FAIL, (*place, error.code, str(error), error.retryable, error.not_done))
+        said = fail(db, place, error)
     except Exception as error:  # pylint: disable=broad-except
-        said = db.ask(FAIL, (*place, type(error).__name__, str(error), True, False))
+        said = fail(db, place, Failed(type(error).__name__, str(error)))
     else:
-        said = db.ask(FINISH, (*place, Jsonb(output)))
+        said = finish(db, place, output)
     # lost: another worker has it, or the run has ended
     print(step["run_id"], step["step_id"], said[0]["said"], flush=True)
 

@@ -2,8 +2,8 @@
 -- what its events say but for what the run is by them. Hashes, times, types, numbers and
 -- keys stay, so that every proof still holds (D12). For operators; it is in the audit log.
 --
--- Of an event's data started_at, steps, engine_run_ref and an error's category, code and
--- retryable stay. The snapshots go; run.Redact computes them anew, else a projector does (deed.run_behind). While the
+-- Of an event's data started_at, steps, engine_run_ref, an error's category, code and retryable stay, and the number of
+-- the claim, by which who ends a step again is told that it was recorded (deed.finish_steps). The snapshots go; run.Redact computes them anew, else a projector does (deed.run_behind). While the
 -- transaction is open nobody stores one of this run, and those of others are not held up. Messages
 -- that were published go with the retention of deed.run_events. Returns how many events were
 -- emptied; again it changes nothing. Raises DDARG without a reason, DDNFD, DDTEN for another tenant's than the transaction has set or the login is bound to, DDCON for a run that has not ended.
@@ -43,7 +43,7 @@ begin
           select coalesce(jsonb_object_agg(e.key, e.value), '{}') from jsonb_each(d.value) e where e.key in ('category', 'code', 'retryable')
         ) end), '{}')
       from jsonb_each(l.event_data) d
-      where d.key in ('started_at', 'steps', 'engine_run_ref') or d.key = 'error' and jsonb_typeof(d.value) = 'object'
+      where d.key in ('started_at', 'steps', 'engine_run_ref') or d.key = 'error' and jsonb_typeof(d.value) = 'object' or d.key = 'claim' and jsonb_typeof(d.value) = 'number'
     )
   where l.run_id = p_run and l.redacted_sha256 is null;
   get diagnostics v_events = row_count;

@@ -13,7 +13,7 @@ set enable_seqscan = off
 set jit = off
 as $$
 declare
-  v_instance uuid := md5(p_queue || '/' || p_worker)::uuid;
+  v_instance uuid := md5(jsonb_build_array(p_queue, p_worker)::text)::uuid; -- a name may have whatever would stand between them
 begin
   if exists (select from deed.run_workers w where w.instance = v_instance and w.seen_until > clock_timestamp() + interval '40 seconds') then
     return;
