@@ -70,7 +70,7 @@ func endOf(d work.Done[*item]) *ending {
 		}
 		return end
 	case it.end == nil:
-		return it.failed(d.Err, time.Time{}) // a panic
+		return it.asked(it.failed(d.Err, time.Time{})) // a panic
 	}
 	return it.end
 }
