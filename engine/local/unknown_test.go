@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -120,4 +121,63 @@ type panics struct{}
 
 func (panics) Resolve(context.Context, []string, tenant.ID, string) (map[string]string, error) {
 	panic("a test")
+}
+
+// What must not be repeated, and has slept, has begun before that, and not under each claim of it since: one that is lost under which nothing was
+// begun costs no more than of what has never begun (R5).
+func TestContract_R5_AClaimOfASleeperThatHasBegunNothing(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		after string // the claim
+		want  string
+	}{
+		"it is lost":                {"", "COMPLETED"},
+		"it has begun, and is lost": {`select deed.begin_step(run_id, 0, claim) from deed.run_steps`, "RUNNINGOUTCOME_UNKNOWN"},
+		"its run was paused, and it is lost": {`
+			select deed.write_events(array_agg(run_id), '{RunPaused}', '{null}', '{1}', p_signals => array[gen_random_uuid()]) from deed.run_steps;
+			select deed.begin_step(run_id, 0, claim) from deed.run_steps;
+			select deed.write_events(array_agg(run_id), '{RunResumed}', '{null}', '{1}', p_signals => array[gen_random_uuid()]) from deed.run_steps`, "COMPLETED"},
+		"it is given back": {`select deed.finish_steps(array_agg(run_id), '{0}', array_agg(claim), '{main}', '{1}', '{released}') from deed.run_steps`, "COMPLETED"},
+		"it has begun, and is given back": {`
+			select deed.begin_step(run_id, 0, claim) from deed.run_steps;
+			select deed.finish_steps(array_agg(run_id), '{0}', array_agg(claim), '{main}', '{1}', '{released}') from deed.run_steps`, "RUNNINGOUTCOME_UNKNOWN"},
+		"it has begun, was not done, and is lost when it is claimed again": {`
+			select deed.begin_step(run_id, 0, claim) from deed.run_steps;
+			select deed.finish_steps(array_agg(run_id), '{0}', array_agg(claim), '{main}', '{1}', '{released}', p_not_done => '{true}') from deed.run_steps;
+			select from deed.claim_steps('{go:code}', 'w', 1)`, "COMPLETED"},
+		"it has begun before it was known under which claim": {`
+			select deed.begin_step(run_id, 0, claim) from deed.run_steps;
+			update deed.run_steps set begun_claim = null`, "RUNNINGOUTCOME_UNKNOWN"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.New(t)
+			owner := db.Pool(pgtest.Owner)
+			put(t, db, `{plan: p, version: "1", steps: {main: {kind: go, handler: code, guarantee: at_most_once}}}`)
+			claims := func() int {
+				return pgtest.One[int](t, db.Pool(pgtest.Worker), `select count(*) from deed.claim_steps('{go:code}', 'w', 1)`)
+			}
+			id := start(t, db, "r", nil)
+			want(t, "claims", claims(), 1)
+			for _, sql := range []string{
+				`select deed.begin_step(run_id, 0, claim) from deed.run_steps`,
+				`select deed.record_steps(array_agg(run_id), '{0}', array_agg(claim), '{main/nap}', '{1}', '{waiting}', p_again => '{0.001}') from deed.run_steps`,
+				`select deed.finish_steps(array_agg(run_id), '{0}', array_agg(claim), '{main}', '{1}', '{waiting}', p_again => '{0.001}') from deed.run_steps`,
+			} {
+				db.Exec(t, pgtest.Owner, sql)
+			}
+			eventually(t, "the time to come", func() bool { return claims() == 1 })
+			for _, sql := range strings.Split(c.after, ";\n") {
+				db.Exec(t, pgtest.Owner, sql)
+			}
+			db.Exec(t, pgtest.Owner, `update deed.run_steps set lease_until = clock_timestamp() where claim is not null`)
+			serve(t, db, local.Options{Handlers: []local.Handler{local.Step("code", func(ctx context.Context, _ nothing) (nothing, error) {
+				return nil, run.Sleep(ctx, "nap", time.Hour)
+			})}})
+			eventually(t, "it to end, or a person to be asked", func() bool {
+				return pgtest.One[bool](t, owner, `select exists (select from deed.runs where finished_at is not null) or exists (select from deed.run_steps where verdict = 'HOLD_OVER' and claim is null)`)
+			})
+			want(t, "what it came to", statusOf(t, db, id)+errorOf(t, db, id, "main"), c.want)
+		})
+	}
 }

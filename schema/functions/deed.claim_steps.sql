@@ -10,7 +10,7 @@
 -- claim is the fencing token: deed.begin_step, deed.extend_steps and deed.finish_steps act only on rows that
 -- still carry it. From the second lost claim on a step is claimed alone. Where verdict is not null the step
 -- is not to be begun any more, but to be finished: WORKER_LOST after ten lost claims (O17), OUTCOME_UNKNOWN
--- where an attempt that must not be repeated had begun when its lease ran out, TIMEOUT where the time of an external
+-- where an attempt that must not be repeated had begun under the claim whose lease ran out, TIMEOUT where the time of an external
 -- one is over, HOLD_OVER where no person has decided. parked: it has begun, at begun_at, and waited for a time that it asked for, which has come. Raises DDARG.
 create or replace function deed.claim_steps(
   p_queues text[],
@@ -181,7 +181,7 @@ begin
       lost_claims = s.lost_claims + case when s.claim is null then 0 else 1 end,
       verdict = case
         when s.verdict is not null or s.claim is null then s.verdict
-        when s.at_most_once and s.begun_at is not null then 'OUTCOME_UNKNOWN'
+        when s.at_most_once and s.begun_at is not null and coalesce(s.begun_claim, s.claim) = s.claim then 'OUTCOME_UNKNOWN'
         when s.deadline <= v_now then 'TIMEOUT'
         when s.lost_claims >= 9 then 'WORKER_LOST'
       end
