@@ -28,6 +28,7 @@ const announceAfter = 200 * time.Millisecond
 // Do does one step. What became of it stands in the item; an error is only told for one that a stop may have cut short.
 func (e *Engine) Do(ctx context.Context, items []*item) []error {
 	it := items[0]
+	defer e.suspect.left(it)
 	started := time.Now()
 	it.started = started
 	err := e.do(ctx, it, started)

@@ -27,6 +27,7 @@ type item struct {
 	step     string
 	attempt  int
 	engine   int // how often this attempt was begun
+	lost     int // how often a claim of it was lost
 	keyN     int
 	once     bool   // an attempt that may have been made is not repeated
 	parked   bool   // what it waited for has come
