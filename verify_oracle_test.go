@@ -132,7 +132,7 @@ var harmlessChanges = []harmless{
 	{"job_queue", "attempts process_after last_error", "", schedule},
 	{"run_snapshots run_stale run_behind", "delete *", "", "computed from the log, and again when it is looked at: deed verify holds them against it"},
 	{"plans", "created_at created_by schema_version", "", "of a plan's history: a run that begins goes by its bytes"},
-	{"run_steps", "begun_at claim claimed_at claimed_by deadline offer engine_attempt given_back key_n lease_until lost_claims parked process_after ready verdict", "", schedule},
+	{"run_steps", "begun_at begun_claim claim claimed_at claimed_by deadline offer engine_attempt given_back key_n lease_until lost_claims parked process_after ready verdict", "", schedule},
 	{"run_functions", "delete *", "", "what a program registers again when it starts: a run keeps the plan that it began with"},
 	{"run_workers", "delete *", "", "a process that shows itself again within a third of its lease"},
 	{"runs", "started_at differing engine engine_run_ref redacted_at", "", "of a run's history, and by whom it is executed: what it is its events say"},

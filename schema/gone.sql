@@ -41,3 +41,4 @@ drop function if exists deed.try_events(uuid[], text[], text[], text[], text[], 
 drop function if exists deed.record_events(text, text, text, uuid[], text[], text[], text[], text[], text[], timestamptz[], text[], text[], text, interval);
 drop function if exists deed.mark_suppressions(uuid, text[], text[], text[], text);
 drop function if exists deed.mark_suppressions(uuid, text[], text[], text[], text, text[]);
+drop function if exists deed.claim_steps(text[], text, int, interval, uuid, text);

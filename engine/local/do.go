@@ -28,6 +28,7 @@ const announceAfter = 200 * time.Millisecond
 // Do does one step. What became of it stands in the item; an error is only told for one that a stop may have cut short.
 func (e *Engine) Do(ctx context.Context, items []*item) []error {
 	it := items[0]
+	defer e.suspect.left(it)
 	started := time.Now()
 	it.started = started
 	err := e.do(ctx, it, started)
@@ -183,7 +184,14 @@ func (e *Engine) call(ctx context.Context, it *item, p *plan.Plan, st *plan.Step
 	crash.Point("calling")
 	known := e.known(it, it.step, it.attempt, it.key())
 	ctx = runstep.With(ctx, known)
-	output, err := it.guard.call(func() (json.RawMessage, error) { return h.do(runstep.WithCode(ctx, inner.root), input) })
+	it.called = true
+	cut := true // unless it returns; a panic that tells a secret is an error by then
+	output, err := it.guard.call(func() (json.RawMessage, error) {
+		output, err := h.do(runstep.WithCode(ctx, inner.root), input)
+		cut = err != nil && cutOff(err, inner.mayBeDone())
+		return output, err
+	})
+	late := errors.Is(ctx.Err(), context.DeadlineExceeded)
 	crash.Point("called")
 	if end, over := inner.ended(); end != nil {
 		if it.once && end.outcome == "released" {
@@ -209,9 +217,7 @@ func (e *Engine) call(ctx context.Context, it *item, p *plan.Plan, st *plan.Step
 		it.end = it.back(cmp.Or(pause, work.Backoff(it.engine, time.Second, time.Minute)), !it.once || it.failed(err, started).notDone)
 		return err
 	}
-	it.end = it.failed(err, started)
-	// Whatever the error says, an attempt before it, or an inner step, may have been done.
-	it.end.notDone = it.end.notDone && it.first() && !inner.mayBeDone()
+	it.end = it.failedCode(err, started, cut, late, inner.mayBeDone())
 	return err
 }
 

@@ -70,7 +70,7 @@ func endOf(d work.Done[*item]) *ending {
 		}
 		return end
 	case it.end == nil:
-		return it.failed(d.Err, time.Time{}) // a panic
+		return it.asked(it.failed(d.Err, time.Time{})) // a panic
 	}
 	return it.end
 }
@@ -86,7 +86,7 @@ func (e *Engine) exchange(ctx context.Context, ends []*ending, n int) (claimed [
 		b.Queue(query.Finish, args...)
 	}
 	if n > 0 {
-		b.Queue(query.Claim, e.queues, e.opts.Worker, n, e.opts.Lease.Seconds(), nullIfEmpty(e.after))
+		b.Queue(query.Claim, e.queues, e.opts.Worker, n, e.opts.Lease.Seconds(), nullIfEmpty(e.after), e.suspect.none())
 		b.Queue(query.Next)
 	}
 	if b.Len() == 0 {
@@ -116,6 +116,7 @@ func (e *Engine) exchange(ctx context.Context, ends []*ending, n int) (claimed [
 	}
 	crash.Point("exchanged")
 	e.count(ends, said)
+	e.suspect.took(claimed, at.Add(e.opts.Lease))
 	return claimed, e.lookAgain(wait), nil
 }
 
@@ -161,7 +162,7 @@ func (e *Engine) claimed(results pgx.BatchResults, at time.Time) ([]*item, error
 	items, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (*item, error) {
 		it := &item{at: at}
 		var owner string
-		err := row.Scan(&it.run, &it.place, &it.claim, &owner, &it.step, &it.attempt, &it.engine, &it.keyN, &it.once, &it.parked, &it.verdict, &it.begun,
+		err := row.Scan(&it.run, &it.place, &it.claim, &owner, &it.step, &it.attempt, &it.engine, &it.lost, &it.keyN, &it.once, &it.parked, &it.verdict, &it.begun,
 			&it.plan, &it.version, &it.hash, (*[]byte)(&it.input))
 		if err == nil {
 			it.tenant, err = tenant.Parse(owner)
@@ -258,7 +259,7 @@ func (e *Engine) each(ctx context.Context, ends []*ending, together error) error
 
 // Extend renews the leases of held.
 func (e *Engine) Extend(ctx context.Context, held []*item) (lost []*item, err error) {
-	n := len(held)
+	n, at := len(held), time.Now()
 	runs, places, claims := make([]string, n), make([]int, n), make([]int64, n)
 	for i, it := range held {
 		runs[i], places[i], claims[i] = it.run, it.place, it.claim
@@ -276,7 +277,9 @@ func (e *Engine) Extend(ctx context.Context, held []*item) (lost []*item, err er
 		still[k-1] = true
 	}
 	for i, it := range held {
-		if !still[i] {
+		if still[i] {
+			e.suspect.kept(it, at.Add(e.opts.Lease))
+		} else {
 			lost = append(lost, it)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strconv"
 	"time"
 
@@ -26,10 +27,12 @@ type item struct {
 	step     string
 	attempt  int
 	engine   int // how often this attempt was begun
+	lost     int // how often a claim of it was lost
 	keyN     int
 	once     bool   // an attempt that may have been made is not repeated
 	parked   bool   // what it waited for has come
 	verdict  string // it is only to be finished
+	called   bool   // its code was, under this claim
 	begun    *time.Time
 	plan     string
 	version  string
@@ -105,7 +108,7 @@ func (it *item) failed(err error, started time.Time) *ending {
 	if _, ok := errors.AsType[*plan.ConditionError](err); ok {
 		f.Code, f.Final, f.NotDone = "CONDITION_ERROR", true, true
 	}
-	if _, ok := errors.AsType[*work.Panic](err); ok || errors.Is(err, work.ErrGoexit) {
+	if panicked(err) {
 		f.Code = "PANIC"
 	}
 	if errors.Is(err, context.DeadlineExceeded) && f.Code == "STEP_FAILED" {
@@ -115,6 +118,58 @@ func (it *item) failed(err error, started time.Time) *ending {
 	return &ending{it: it, outcome: "failed", started: started, notDone: f.NotDone, data: map[string]any{"error": run.Error{
 		Category: errortext.Stored(f.Category, 100, ""), Code: errortext.Stored(f.Code, 100, ""), Message: errortext.Stored(err.Error(), 1000, ""), Retryable: !f.Final,
 	}}}
+}
+
+// failedCode is as failed, of its code: cut says that this was cut short, late that its time was over when it ended, mayBeDone that an inner step of it may have been.
+func (it *item) failedCode(err error, started time.Time, cut, late, mayBeDone bool) *ending {
+	end := it.failed(err, started)
+	// What ends past its time, with an error that says nothing more, was cut short by that.
+	cut = cut || late && !end.notDone && end.data["error"].(run.Error).Code == "STEP_FAILED"
+	// Whatever the error says, an attempt before it, or an inner step, may have been done.
+	end.notDone = end.notDone && it.first() && !mayBeDone
+	if cut {
+		return it.asked(end)
+	}
+	return end
+}
+
+// asked makes of a failure whose code was cut short one that a person decides, where that must not be repeated: what it had begun may be done, or be
+// under way elsewhere.
+func (it *item) asked(end *ending) *ending {
+	said, ok := end.data["error"].(run.Error)
+	if !ok || !it.once || !it.called {
+		return end
+	}
+	said.Code, said.Retryable = "OUTCOME_UNKNOWN", false
+	said.Message = errortext.Stored("its code was cut short, and nobody knows whether it was done: "+said.Message, 1000, "")
+	end.data["error"], end.notDone = said, false
+	return end
+}
+
+// cutOff reports whether err, or a part of it, is of code that a time-out or a panic has cut short, an inner step's or a branch's, too; not of such that is known
+// to have done nothing, unless mayBeDone says that this is not believed.
+func cutOff(err error, mayBeDone bool) bool {
+	if f, ok := err.(*run.Failure); ok {
+		switch {
+		case f.NotDone && !mayBeDone:
+			return false
+		case f.Code == "TIMEOUT" || f.Code == "PANIC":
+			return true
+		}
+	}
+	switch outer := err.(type) {
+	case interface{ Unwrap() []error }:
+		return slices.ContainsFunc(outer.Unwrap(), func(part error) bool { return cutOff(part, mayBeDone) })
+	case interface{ Unwrap() error }:
+		return cutOff(outer.Unwrap(), mayBeDone)
+	}
+	return panicked(err) || errors.Is(err, errGoexit) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// panicked reports whether err is of a panic, or of code that has ended its goroutine.
+func panicked(err error) bool {
+	_, ok := errors.AsType[*work.Panic](err)
+	return ok || errors.Is(err, work.ErrGoexit)
 }
 
 // unbegun gives back what nothing of was called since it was claimed: that claim counts as no attempt of the engine's, so what is known

@@ -1,9 +1,9 @@
 -- The statements of package engine/local.
 
 -- name: claim
-select run_id::text, place, claim, tenant_id::text, step_id, attempt, engine_attempt, key_n, at_most_once, parked, coalesce(verdict, ''), begun_at,
+select run_id::text, place, claim, tenant_id::text, step_id, attempt, engine_attempt, lost_claims, key_n, at_most_once, parked, coalesce(verdict, ''), begun_at,
   plan_id, plan_version, plan_sha256, convert_to(input::text, 'UTF8')
-from deed.claim_steps($1::text[], $2::text, $3::int, make_interval(secs => $4::float8), $5::text::uuid);
+from deed.claim_steps($1::text[], $2::text, $3::int, make_interval(secs => $4::float8), $5::text::uuid, p_suspects => $6::bool);
 
 -- name: finish
 select result

@@ -22,14 +22,16 @@ begin
     perform set_config('synchronous_commit', 'on', true);
   end if;
   update deed.run_steps s
-  set begun_at = coalesce(s.begun_at, clock_timestamp())
+  set begun_at = coalesce(s.begun_at, clock_timestamp()), begun_claim = p_claim
   where s.run_id = p_run and s.place = p_place and s.claim = p_claim and s.lease_until > clock_timestamp() and s.verdict is null;
   if not found then
     return 'lost';
   end if;
   select r.status into v_status from deed.runs r where r.run_id = p_run;
   if v_status = 'PAUSED' then
-    update deed.run_steps s set begun_at = null where s.run_id = p_run and s.place = p_place and s.claim = p_claim;
+    update deed.run_steps s
+    set begun_at = case when s.parked then s.begun_at end, begun_claim = case when s.parked then 0 end -- before it waited it has begun
+    where s.run_id = p_run and s.place = p_place and s.claim = p_claim;
     return 'paused';
   end if;
   return null;

@@ -110,6 +110,7 @@ begin
       claimed_by = case when p.paused then null else p_worker end,
       lease_until = case when p.paused then null else p.until end,
       begun_at = case when p.paused then null else v_now end,
+      begun_claim = case when p.paused then null else v_claim end,
       deadline = case when p.paused then null else p.deadline end,
       engine_attempt = s.engine_attempt + case when p.paused then 0 else 1 end,
       process_after = case when p.paused then v_now + interval '5 seconds' else p.until end

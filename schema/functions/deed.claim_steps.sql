@@ -8,9 +8,10 @@
 -- removed nothing is taken.
 --
 -- claim is the fencing token: deed.begin_step, deed.extend_steps and deed.finish_steps act only on rows that
--- still carry it. From the second lost claim on a step is claimed alone. Where verdict is not null the step
+-- still carry it. From the second lost claim on a step is claimed alone, and from the fifth on, without p_suspects, it is
+-- not claimed at all: whoever has one in hand that may be what kills its workers takes no second one, which would lose its claims with it. Where verdict is not null the step
 -- is not to be begun any more, but to be finished: WORKER_LOST after ten lost claims (O17), OUTCOME_UNKNOWN
--- where an attempt that must not be repeated had begun when its lease ran out, TIMEOUT where the time of an external
+-- where an attempt that must not be repeated had begun under the claim whose lease ran out, TIMEOUT where the time of an external
 -- one is over, HOLD_OVER where no person has decided. parked: it has begun, at begun_at, and waited for a time that it asked for, which has come. Raises DDARG.
 create or replace function deed.claim_steps(
   p_queues text[],
@@ -18,7 +19,8 @@ create or replace function deed.claim_steps(
   p_limit  int,
   p_lease  interval default interval '30 seconds',
   p_after  uuid default null,
-  p_engine text default 'local'
+  p_engine text default 'local',
+  p_suspects bool default true
 ) returns table (
   run_id uuid, place int, claim bigint, tenant_id uuid, step_id text, attempt int, engine_attempt int, lost_claims int, key_n int,
   at_most_once bool, parked bool, verdict text, begun_at timestamptz,
@@ -139,6 +141,7 @@ begin
         from deed.run_steps s
         where s.ready and s.engine = p_engine and s.queue = v_queues[v_at] and s.tenant_id = v_tenants[v_at]
           and (s.lease_until is null or s.lease_until <= v_now) and s.ctid <> all (v_rows)
+          and (p_suspects or s.claim is null or s.lost_claims not between 4 and 8) -- with the tenth it is only to be finished
         order by s.process_after
         limit v_share
         for update skip locked
@@ -181,7 +184,7 @@ begin
       lost_claims = s.lost_claims + case when s.claim is null then 0 else 1 end,
       verdict = case
         when s.verdict is not null or s.claim is null then s.verdict
-        when s.at_most_once and s.begun_at is not null then 'OUTCOME_UNKNOWN'
+        when s.at_most_once and s.begun_at is not null and coalesce(s.begun_claim, s.claim) = s.claim then 'OUTCOME_UNKNOWN'
         when s.deadline <= v_now then 'TIMEOUT'
         when s.lost_claims >= 9 then 'WORKER_LOST'
       end

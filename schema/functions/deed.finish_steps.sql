@@ -75,6 +75,7 @@ declare
   m_once     bool[];
   m_verdict  text[];
   m_engine   int[];
+  m_now      bool[]; -- it has begun under this claim
   -- The events.
   e_runs     uuid[] := '{}';
   e_types    text[] := '{}';
@@ -153,13 +154,13 @@ begin
   ) q;
   v_now := clock_timestamp();
   select coalesce(array_agg(s.n), '{}'), array_agg(array_position(v_ids, p_runs[s.n])), array_agg(s.ctid), array_agg(s.begun_at), array_agg(s.at_most_once), array_agg(s.verdict),
-    array_agg(s.engine_attempt)
-  into m_n, m_i, m_row, m_begun, m_once, m_verdict, m_engine
+    array_agg(s.engine_attempt), array_agg(s.begun_at is not null and coalesce(s.begun_claim, s.claim) = s.claim)
+  into m_n, m_i, m_row, m_begun, m_once, m_verdict, m_engine, m_now
   from (
     select o.n, c.*
     from (select n from generate_series(1, v_count) n order by p_runs[n], p_places[n]) o
     cross join lateral (
-      select s.ctid, s.begun_at, s.at_most_once, s.verdict, s.engine_attempt
+      select s.ctid, s.begun_at, s.at_most_once, s.verdict, s.engine_attempt, s.claim, s.begun_claim
       from deed.run_steps s
       where s.run_id = p_runs[o.n] and s.place = p_places[o.n] and s.claim = p_claims[o.n] and s.step_id = p_steps[o.n] and s.attempt = p_attempts[o.n]
       for update
@@ -173,7 +174,7 @@ begin
     v_code := m_verdict[m];
     if v_outcome = 'released' then
       -- What must not be repeated, and has begun, is not given back unless nothing was done.
-      v_code := case when v_code is null and m_once[m] and m_begun[m] is not null and p_not_done[n] is not true then 'OUTCOME_UNKNOWN' end;
+      v_code := case when v_code is null and m_once[m] and m_now[m] and p_not_done[n] is not true then 'OUTCOME_UNKNOWN' end;
     end if;
     if v_code is not null then
       v_outcome := 'failed';
@@ -338,6 +339,7 @@ begin
       ready = s_due[k] is null, process_after = coalesce(s_due[k], s.process_after),
       parked = case s_what[k] when 'wait' then true when 'release' then s.parked else false end,
       begun_at = case s_what[k] when 'wait' then coalesce(s.begun_at, p_started_at[s_n[k]], v_now) when 'release' then case when s.parked then s.begun_at end end,
+      begun_claim = case s_what[k] when 'wait' then s.claim when 'release' then case when s.parked then coalesce(s.begun_claim, s.claim) end end,
       attempt = s.attempt + case s_what[k] when 'retry' then 1 else 0 end,
       -- To offer it was no attempt, nor was a claim of which nothing was called; and what waits goes on with the attempt in which it began to.
       engine_attempt = case

@@ -34,7 +34,7 @@ begin
     raise exception 'retry_step: the run is of another tenant than the transaction has set, or than this login is bound to' using errcode = 'DDTEN';
   end if;
   update deed.run_steps s
-  set attempt = s.attempt + 1, engine_attempt = 0, lost_claims = 0, ready = true, process_after = clock_timestamp(), verdict = null, begun_at = null, deadline = null, offer = null,
+  set attempt = s.attempt + 1, engine_attempt = 0, lost_claims = 0, ready = true, process_after = clock_timestamp(), verdict = null, begun_at = null, begun_claim = null, deadline = null, offer = null,
     claim = null, claimed_at = null, claimed_by = null, lease_until = null,
     key_n = case when p_new_key then s.attempt + 1 else s.key_n end,
     queue = (
