@@ -251,6 +251,13 @@ func (s *source) keep(ctx context.Context, w http.ResponseWriter, events []Event
 			s.log.Warn("who sent a request has gone before its messages were stored; the platform will repeat them", "more_since", more)
 		})
 		reply(w, http.StatusServiceUnavailable, "try again")
+	case errors.Is(err, errBusy):
+		s.crowded.tell(func(more int) {
+			s.log.Warn("messages waited too long for others to be stored; the platform will repeat them", "more_since", more)
+		})
+		s.receiver.counts.add(s.name, "busy", 1)
+		reply(w, http.StatusServiceUnavailable, "too many requests at once")
+		return nil, false
 	case sqlstate.Locked(err):
 		s.log.Warn("somebody has a message or its sender locked; the platform will repeat it", "messages", len(events)-len(list))
 		reply(w, http.StatusServiceUnavailable, "try again")
@@ -318,6 +325,9 @@ func (s *source) accept(ctx context.Context, events []Event, correlation string)
 		if err := e.check(); err != nil {
 			return nil, invalidf("accept message", "message %d: %w", i+1, err)
 		}
+	}
+	if len(events) == 0 {
+		return nil, nil
 	}
 	crash.Point("inbound accepting")
 	list, err = s.storeAgain(ctx, events, correlation)
@@ -421,6 +431,17 @@ func identities(e Event) (names []string) {
 	return names
 }
 
+// enterStoring waits for a place to store messages in of which e is one, for a quarter of what a request may take: it keeps one of
+// the source's places all the time.
+func (s *source) enterStoring(ctx context.Context, e Event) (leave func(), err error) {
+	ctx, cancel := context.WithTimeout(ctx, s.receiver.opts.Wait/4)
+	defer cancel()
+	if leave, err = s.storing.Enter(ctx, e.Kind+" "+e.Sender); err != nil {
+		return nil, fmt.Errorf("%w: %w", errBusy, err)
+	}
+	return leave, nil
+}
+
 func (s *source) store(ctx context.Context, events []Event, correlation string) ([]accepted, error) {
 	n := len(events)
 	ids, kinds, senders, to, texts, bodies := make([]string, n), make([]string, n), make([]string, n), make([]string, n), make([]string, n), make([]string, n)
@@ -432,6 +453,11 @@ func (s *source) store(ctx context.Context, events []Event, correlation string) 
 		}
 	}
 	r := s.receiver
+	leave, err := s.enterStoring(ctx, events[0])
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	ctx, cancel := context.WithTimeout(ctx, r.opts.Deadline)
 	defer cancel()
 	rows, err := r.pool.Query(ctx, query.Accept, s.name, ids, kinds, senders, to, texts, bodies, correlation, string(s.opts.Unknown), s.opts.Tenant.String(), r.opts.Worker,
