@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -100,6 +101,13 @@ func (s *source) serve(w http.ResponseWriter, req *http.Request) {
 // take reads a request and stores its messages; !ok: it has answered.
 func (s *source) take(ctx context.Context, w http.ResponseWriter, req *http.Request) (answer *Answer, list []accepted, ok bool) {
 	r := s.receiver
+	if known, ok := s.opts.Source.(HeaderVerifier); ok {
+		if err := known.VerifyHeaders(req.Header); err != nil {
+			w.Header().Set("Connection", "close") // or the body is read for the next request's sake
+			s.refuse(w, err)
+			return nil, nil, false
+		}
+	}
 	if !s.enter(w, s.reading) {
 		return nil, nil, false
 	}
@@ -109,22 +117,8 @@ func (s *source) take(ctx context.Context, w http.ResponseWriter, req *http.Requ
 		return nil, nil, false
 	}
 	received, err := s.opts.Source.Read(req, body, r.now())
-	switch {
-	case errors.Is(err, ErrUnverified):
-		r.counts.add(s.name, "unverified", 1)
-		s.unverified.tell(func(more int) {
-			s.log.Warn("a request without the platform's signature was refused", "more_since", more)
-		})
-		reply(w, http.StatusUnauthorized, "the signature is not the platform's")
-		return nil, nil, false
-	case err != nil:
-		r.counts.add(s.name, "invalid", 1)
-		text := "it is no request of the platform's"
-		if why, ok := errors.AsType[unreadable](err); ok { // another source's words may be the sender's
-			text += ": " + string(why)
-		}
-		s.unverified.tell(func(more int) { s.log.Warn("a request was refused: "+text, "more_since", more) })
-		reply(w, http.StatusBadRequest, text)
+	if err != nil {
+		s.refuse(w, err)
 		return nil, nil, false
 	}
 	for _, n := range received.Ignored {
@@ -146,6 +140,25 @@ func (s *source) take(ctx context.Context, w http.ResponseWriter, req *http.Requ
 		return nil, nil, false
 	}
 	return received.Answer, list, ok
+}
+
+// refuse answers a request that is not the platform's, or cannot be read.
+func (s *source) refuse(w http.ResponseWriter, err error) {
+	if errors.Is(err, ErrUnverified) {
+		s.receiver.counts.add(s.name, "unverified", 1)
+		s.unverified.tell(func(more int) {
+			s.log.Warn("a request without the platform's signature was refused", "more_since", more)
+		})
+		reply(w, http.StatusUnauthorized, "the signature is not the platform's")
+		return
+	}
+	s.receiver.counts.add(s.name, "invalid", 1)
+	text := "it is no request of the platform's"
+	if why, ok := errors.AsType[unreadable](err); ok { // another source's words may be the sender's
+		text += ": " + string(why)
+	}
+	s.unverified.tell(func(more int) { s.log.Warn("a request was refused: "+text, "more_since", more) })
+	reply(w, http.StatusBadRequest, text)
 }
 
 // keepStatuses records what became of messages of ours; false: it is to be brought again.
@@ -179,20 +192,29 @@ func (s *source) enter(w http.ResponseWriter, room chan struct{}) bool {
 }
 
 // readBody reads a request's body; !ok: it has answered. Who sends a byte now and then
-// keeps no place for long.
+// keeps no place for long, and a fifth of that while more than half of the places are taken.
 func (s *source) readBody(w http.ResponseWriter, req *http.Request) (body []byte, ok bool) {
+	within, hurry := s.receiver.opts.Wait/2, len(s.reading) > cap(s.reading)/2
+	if hurry {
+		within /= 5
+	}
 	control := http.NewResponseController(w) // some writers have no deadline
-	_ = control.SetReadDeadline(time.Now().Add(s.receiver.opts.Wait / 2))
+	_ = control.SetReadDeadline(time.Now().Add(within))
 	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, s.mostBody))
 	if err == nil {
 		_ = control.SetReadDeadline(time.Time{}) // or it ends the waiting, too
 		return body, true
 	}
 	w.Header().Set("Connection", "close")
-	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+	_, tooLarge := errors.AsType[*http.MaxBytesError](err)
+	switch {
+	case tooLarge:
 		s.receiver.counts.add(s.name, "invalid", 1)
 		reply(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("the body is over %d MiB", s.mostBody>>20))
-	} else {
+	case hurry && errors.Is(err, os.ErrDeadlineExceeded): // with more time it might have come
+		s.receiver.counts.add(s.name, "busy", 1)
+		reply(w, http.StatusServiceUnavailable, "too many requests at once")
+	default:
 		reply(w, http.StatusBadRequest, "the body was cut")
 	}
 	return nil, false
