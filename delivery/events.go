@@ -8,6 +8,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"os"
 	"slices"
 	"sync"
 	"time"
@@ -24,6 +25,13 @@ type EventReader interface {
 	// now (503: it is repeated); any other is answered by 400.
 	// Their texts have nothing in them that was sent, nor a secret.
 	ReadEvents(r *http.Request, body []byte, now time.Time) (Told, error)
+}
+
+// HeaderVerifier is an [EventReader] whose service is known by the headers of its requests, as by a password: what is
+// not known is refused before its body is read, and takes none of the places that the service's requests need.
+type HeaderVerifier interface {
+	// VerifyHeaders returns nil, [ErrUnverified] or [ErrNoEvents], as ReadEvents does.
+	VerifyHeaders(h http.Header) error
 }
 
 // Told is what a request of a service has in it.
@@ -58,7 +66,8 @@ type EventCount struct {
 //	200  all of the request is recorded, or was before
 //	400  it is no request of the service's; 401, its signature is wrong; nothing is recorded
 //	404, 405, 413  no such provider, method, or a body of over 1 MiB
-//	503  the database is away, or there are too many at once: the service repeats it
+//	503  the database is away, or there are too many at once, as when a body takes over a
+//	     second while more than half of the places are taken: the service repeats it
 //
 // It is made for a listener that everybody may reach (server.Serve has the limits).
 type EventsHandler struct {
@@ -85,6 +94,9 @@ type eventReader struct {
 const (
 	mostEventBody = 1 << 20
 	eventRequests = 64 // of one provider at once: each may have a body of a mebibyte
+
+	bodyTime  = 5 * time.Second // that a body may take
+	hurryTime = time.Second     // while more than half of the places are taken: by who has sent none of it, as far as anybody knows
 )
 
 // EventsHandler returns what takes the services' requests: of the ledger's providers,
@@ -139,6 +151,13 @@ func (h *EventsHandler) serve(w http.ResponseWriter, r *http.Request) {
 		answerEvents(w, http.StatusMethodNotAllowed, "want POST")
 		return
 	}
+	if known, ok := e.EventReader.(HeaderVerifier); ok {
+		if err := known.VerifyHeaders(r.Header); err != nil {
+			w.Header().Set("Connection", "close") // or the body is read for the next request's sake
+			h.refuse(w, e, err)
+			return
+		}
+	}
 	select {
 	case e.room <- struct{}{}:
 		defer func() { <-e.room }()
@@ -147,21 +166,38 @@ func (h *EventsHandler) serve(w http.ResponseWriter, r *http.Request) {
 		answerEvents(w, http.StatusServiceUnavailable, "too many requests at once")
 		return
 	}
-	control := http.NewResponseController(w) // some writers have no deadline
-	_ = control.SetReadDeadline(time.Now().Add(5 * time.Second))
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, mostEventBody))
-	if err != nil {
-		w.Header().Set("Connection", "close")
-		e.count("invalid", 1)
-		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-			answerEvents(w, http.StatusRequestEntityTooLarge, "the body is over 1 MiB")
-			return
-		}
-		answerEvents(w, http.StatusBadRequest, "the body was cut")
-		return
+	if body, ok := e.readBody(w, r); ok {
+		h.take(w, r, e, body)
 	}
-	_ = control.SetReadDeadline(time.Time{}) // or it ends the recording, too, which has a deadline of its own
-	h.take(w, r, e, body)
+}
+
+// readBody reads a request's body; !ok: it has answered.
+func (e *eventReader) readBody(w http.ResponseWriter, r *http.Request) (body []byte, ok bool) {
+	within := bodyTime
+	if len(e.room) > cap(e.room)/2 {
+		within = hurryTime
+	}
+	control := http.NewResponseController(w) // some writers have no deadline
+	_ = control.SetReadDeadline(time.Now().Add(within))
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, mostEventBody))
+	if err == nil {
+		_ = control.SetReadDeadline(time.Time{}) // or it ends the recording, too, which has a deadline of its own
+		return body, true
+	}
+	w.Header().Set("Connection", "close")
+	_, tooLarge := errors.AsType[*http.MaxBytesError](err)
+	switch {
+	case tooLarge:
+		e.count("invalid", 1)
+		answerEvents(w, http.StatusRequestEntityTooLarge, "the body is over 1 MiB")
+	case within == hurryTime && errors.Is(err, os.ErrDeadlineExceeded): // with more time it might have come
+		e.count("busy", 1)
+		answerEvents(w, http.StatusServiceUnavailable, "too many requests at once")
+	default:
+		e.count("invalid", 1)
+		answerEvents(w, http.StatusBadRequest, "the body was cut")
+	}
+	return nil, false
 }
 
 // take verifies a request, records what it says, and answers it.
@@ -174,28 +210,8 @@ func (h *EventsHandler) take(w http.ResponseWriter, r *http.Request, e *eventRea
 		return
 	}
 	told, err := e.ReadEvents(r, body, now)
-	switch {
-	case errors.Is(err, ErrNoEvents):
-		answerEvents(w, http.StatusNotFound, "there is no such provider")
-		return
-	case errors.Is(err, ErrAgain):
-		e.count("failed", 1)
-		log.Warn("a request of the service's cannot be read now; it will repeat it", "error", err)
-		answerEvents(w, http.StatusServiceUnavailable, "try again")
-		return
-	case errors.Is(err, ErrUnverified):
-		e.count("unverified", 1)
-		if e.mayTell() {
-			log.Warn("a request without the service's signature was refused")
-		}
-		answerEvents(w, http.StatusUnauthorized, "the signature is not the service's")
-		return
-	case err != nil:
-		e.count("invalid", 1)
-		if e.mayTell() {
-			log.Warn("a request that is none of the service's was refused", "error", err)
-		}
-		answerEvents(w, http.StatusBadRequest, "it is no request of the service's")
+	if err != nil {
+		h.refuse(w, e, err)
 		return
 	}
 	good := slices.DeleteFunc(told.Events, func(v StatusEvent) bool { return v.check() != nil })
@@ -225,6 +241,31 @@ func (h *EventsHandler) take(w http.ResponseWriter, r *http.Request, e *eventRea
 		return
 	}
 	answerEvents(w, http.StatusOK, "ok")
+}
+
+// refuse answers a request that cannot be read.
+func (h *EventsHandler) refuse(w http.ResponseWriter, e *eventReader, err error) {
+	log := h.ledger.opts.Logger.With("provider", e.name)
+	switch {
+	case errors.Is(err, ErrNoEvents):
+		answerEvents(w, http.StatusNotFound, "there is no such provider")
+	case errors.Is(err, ErrAgain):
+		e.count("failed", 1)
+		log.Warn("a request of the service's cannot be read now; it will repeat it", "error", err)
+		answerEvents(w, http.StatusServiceUnavailable, "try again")
+	case errors.Is(err, ErrUnverified):
+		e.count("unverified", 1)
+		if e.mayTell() {
+			log.Warn("a request without the service's signature was refused")
+		}
+		answerEvents(w, http.StatusUnauthorized, "the signature is not the service's")
+	default:
+		e.count("invalid", 1)
+		if e.mayTell() {
+			log.Warn("a request that is none of the service's was refused", "error", err)
+		}
+		answerEvents(w, http.StatusBadRequest, "it is no request of the service's")
+	}
 }
 
 // Record records what a service said of a provider's messages elsewhere than at

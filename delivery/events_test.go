@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -157,6 +158,80 @@ func TestEventsHandler_TheBodysTimeEndsWithTheBody(t *testing.T) {
 	l.EventsHandler(map[string]delivery.EventReader{"fake": reader}).ServeHTTP(w, r)
 	if w.Code != 200 || reading.IsZero() || !taking.IsZero() {
 		t.Errorf("%d; while the body is read the deadline is %s, while it is taken %s", w.Code, reading, taking)
+	}
+}
+
+// headed is a service that is known by its headers.
+type headed struct{ service }
+
+func (*headed) VerifyHeaders(h http.Header) error {
+	if h.Get("Signature") != "ours" {
+		return delivery.ErrUnverified
+	}
+	return nil
+}
+
+// slowBody is a body that begins to be read, and has no end before the test's.
+type slowBody struct{ began, end chan struct{} }
+
+func (b slowBody) Read([]byte) (int, error) {
+	b.began <- struct{}{}
+	<-b.end
+	return 0, io.ErrUnexpectedEOF
+}
+
+// Who is refused by the headers keeps no place, however slowly the body comes; and while more than half of the places are
+// taken, a body may take a fifth of its time.
+func TestEventsHandler_SlowBodiesTakeNoPlaces(t *testing.T) {
+	t.Parallel()
+	l := ledger(t, pgtest.New(t), said(newFake()))
+	h := l.EventsHandler(map[string]delivery.EventReader{"fake": &headed{}})
+	began, end := make(chan struct{}), make(chan struct{})
+	var all sync.WaitGroup
+	t.Cleanup(func() { close(end); all.Wait() })
+	ask := func(signature string, body io.Reader) *timedWriter {
+		r := httptest.NewRequest(http.MethodPost, "/events/fake", body)
+		r.Header.Set("Signature", signature)
+		w := &timedWriter{ResponseRecorder: httptest.NewRecorder()}
+		h.ServeHTTP(w, r)
+		return w
+	}
+	answered := make(chan int, 64)
+	for range 64 {
+		all.Go(func() { answered <- ask("theirs", slowBody{began, end}).Code })
+	}
+	for range 64 {
+		select {
+		case code := <-answered:
+			if code != http.StatusUnauthorized {
+				t.Errorf("refused by its headers: %d", code)
+			}
+		case <-began:
+			t.Error("the body of a request that its headers refuse is waited for")
+		}
+	}
+	const event = "bounced 1 0190a2f0-0000-7000-8000-000000000000\n"
+	if code := ask("ours", strings.NewReader(event)).Code; code != http.StatusOK {
+		t.Fatalf("beside those that were refused: %d", code)
+	}
+	untilOf := func() (within time.Duration) { // while its body is read
+		w := &timedWriter{ResponseRecorder: httptest.NewRecorder()}
+		r := httptest.NewRequest(http.MethodPost, "/events/fake", watchedBody{strings.NewReader(event), func() { within = time.Until(w.until) }})
+		r.Header.Set("Signature", "ours")
+		h.ServeHTTP(w, r)
+		return within
+	}
+	for range 31 {
+		all.Go(func() { ask("ours", slowBody{began, end}) })
+		<-began
+	}
+	if within := untilOf(); within < 2*time.Second {
+		t.Errorf("with half of the places taken a body may take %s", within)
+	}
+	all.Go(func() { ask("ours", slowBody{began, end}) })
+	<-began
+	if within := untilOf(); within > time.Second {
+		t.Errorf("with more than half of the places taken a body may take %s", within)
 	}
 }
 

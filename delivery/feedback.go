@@ -76,7 +76,9 @@ const mostEvents = 1000
 //
 // What others have locked for longer than a second, as an erasure that is left open has, holds up
 // no other events. Those are recorded, and there is an error that is [ErrAgain]: have the service say
-// all of them again, which changes nothing of what was recorded.
+// all of them again, which changes nothing of what was recorded. No more than three statements of a ledger
+// record events at once, and two of one provider, so that deliveries keep the other connections; what
+// has waited for [Options.Deadline] for its turn is to be said again, too.
 //
 // Errors: [deed.NotFound] for a provider that the ledger does not have, [deed.Invalid],
 // [ErrAgain]. Needs deed_worker.
@@ -165,19 +167,46 @@ func (s *source) record(ctx context.Context, events []StatusEvent, total *Record
 	for _, t := range s.opts.Tenants {
 		tenants = append(tenants, t.String())
 	}
+	leave, err := s.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
 	ctx, cancel := s.ledger.deadline(ctx)
 	defer cancel()
 	var r Recorded
 	var told string
-	err := s.ledger.pool.QueryRow(ctx, query.RecordEvents, s.name, s.caps.Kind, s.caps.Account, tenants, said, ids, markers, messages, addresses, ats, reasons, codes,
-		"events of "+s.name).Scan(&r.Matched, &r.Waiting, &r.Strange, &r.Busy, &told)
+	err = s.ledger.pool.QueryRow(ctx, query.RecordEvents, s.name, s.caps.Kind, s.caps.Account, tenants, said, ids, markers, messages, addresses, ats, reasons, codes,
+		"events of "+s.name, s.patience().Seconds()).Scan(&r.Matched, &r.Waiting, &r.Strange, &r.Busy, &told)
 	if err != nil {
 		return err
+	}
+	if r.Busy > 0 {
+		s.blocked.Store(time.Now().UnixNano())
 	}
 	total.Matched, total.Waiting, total.Strange, total.Busy = total.Matched+r.Matched, total.Waiting+r.Waiting, total.Strange+r.Strange, total.Busy+r.Busy
 	settled, err := s.ledger.tellProofs(told)
 	total.Settled += settled
 	return err
+}
+
+// patience is how long what somebody has locked is waited for: hardly, where that was in vain just now. Behind many
+// that wait, those of other deliveries would be told later than a service that repeats the least asks again.
+func (s *source) patience() time.Duration {
+	if time.Since(time.Unix(0, s.blocked.Load())) < 2*time.Second {
+		return 50 * time.Millisecond
+	}
+	return time.Second
+}
+
+// enter waits for a place to record events in, as long as a statement may take.
+func (s *source) enter(ctx context.Context) (leave func(), err error) {
+	ctx, cancel := s.ledger.deadline(ctx)
+	defer cancel()
+	if leave, err = s.ledger.events.Enter(ctx, s.name); err != nil {
+		return nil, fmt.Errorf("%w: other events of %s are being recorded: %w", ErrAgain, s.name, err)
+	}
+	return leave, nil
 }
 
 // Feedback is what a provider has said of a delivery, and when each was first.

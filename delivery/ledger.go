@@ -11,6 +11,7 @@ import (
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/internal/held"
 	"github.com/deedhq/deed/internal/sqlfile"
+	"github.com/deedhq/deed/internal/work"
 	"github.com/deedhq/deed/schema"
 )
 
@@ -21,8 +22,16 @@ type Ledger struct {
 	opts    Options
 	gate    *held.Gate
 	sources []*source
-	inHand  weights // of claimed contents
+	inHand  weights     // of claimed contents
+	events  *work.Rooms // being recorded, by provider
 }
+
+// What others have locked is waited for where events are recorded, and whoever brings them brings them again: the rest of
+// the connections is the deliveries', and one of these is another provider's.
+const (
+	mostRecording   = 3 // statements at once
+	mostRecordingOf = 2 // of one provider
+)
 
 // newGate is what holds the ledger. One without a provider calls nobody.
 func newGate(l *Ledger) *held.Gate {
@@ -54,7 +63,7 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts Options) (*Ledger, error)
 	if err != nil {
 		return nil, deed.WrapError("new ledger", err)
 	}
-	l := &Ledger{pool: pool, opts: opts}
+	l := &Ledger{pool: pool, opts: opts, events: work.NewRooms(mostRecording, mostRecordingOf)}
 	l.gate = newGate(l)
 	for _, name := range slices.Sorted(maps.Keys(opts.Providers)) {
 		l.sources = append(l.sources, newSource(l, name, opts.Providers[name]))

@@ -139,7 +139,7 @@ from deed.prove_delivery($1::text::uuid, $2::text, $3::text);
 
 -- name: record_events
 select matched, waiting, strange, busy, told::text
-from deed.record_events($1::text, $2::text, $3::text, $4::text[]::uuid[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[], $10::timestamptz[], $11::text[], $12::text[], $13::text);
+from deed.record_events($1::text, $2::text, $3::text, $4::text[]::uuid[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[], $10::timestamptz[], $11::text[], $12::text[], $13::text, make_interval(secs => $14::float8));
 
 -- name: match_late_events
 select looked, told::text

@@ -39,6 +39,8 @@ type source struct {
 	lanes *lanes // which destinations answer; the reconciler's loop counts into it, too
 	hand  *hand  // of the loop over what is due; the reconciler has its own
 
+	blocked atomic.Int64 // when events met what somebody else has locked, the last time; in nanoseconds since 1970
+
 	idle atomic.Bool // another ledger serves the name otherwise; as of the last look
 	mu   sync.Mutex
 	away time.Time // guarded by mu: until when nothing is claimed, since another ledger serves the name otherwise

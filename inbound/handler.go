@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -100,6 +101,13 @@ func (s *source) serve(w http.ResponseWriter, req *http.Request) {
 // take reads a request and stores its messages; !ok: it has answered.
 func (s *source) take(ctx context.Context, w http.ResponseWriter, req *http.Request) (answer *Answer, list []accepted, ok bool) {
 	r := s.receiver
+	if known, ok := s.opts.Source.(HeaderVerifier); ok {
+		if err := known.VerifyHeaders(req.Header); err != nil {
+			w.Header().Set("Connection", "close") // or the body is read for the next request's sake
+			s.refuse(w, err)
+			return nil, nil, false
+		}
+	}
 	if !s.enter(w, s.reading) {
 		return nil, nil, false
 	}
@@ -109,22 +117,8 @@ func (s *source) take(ctx context.Context, w http.ResponseWriter, req *http.Requ
 		return nil, nil, false
 	}
 	received, err := s.opts.Source.Read(req, body, r.now())
-	switch {
-	case errors.Is(err, ErrUnverified):
-		r.counts.add(s.name, "unverified", 1)
-		s.unverified.tell(func(more int) {
-			s.log.Warn("a request without the platform's signature was refused", "more_since", more)
-		})
-		reply(w, http.StatusUnauthorized, "the signature is not the platform's")
-		return nil, nil, false
-	case err != nil:
-		r.counts.add(s.name, "invalid", 1)
-		text := "it is no request of the platform's"
-		if why, ok := errors.AsType[unreadable](err); ok { // another source's words may be the sender's
-			text += ": " + string(why)
-		}
-		s.unverified.tell(func(more int) { s.log.Warn("a request was refused: "+text, "more_since", more) })
-		reply(w, http.StatusBadRequest, text)
+	if err != nil {
+		s.refuse(w, err)
 		return nil, nil, false
 	}
 	for _, n := range received.Ignored {
@@ -146,6 +140,25 @@ func (s *source) take(ctx context.Context, w http.ResponseWriter, req *http.Requ
 		return nil, nil, false
 	}
 	return received.Answer, list, ok
+}
+
+// refuse answers a request that is not the platform's, or cannot be read.
+func (s *source) refuse(w http.ResponseWriter, err error) {
+	if errors.Is(err, ErrUnverified) {
+		s.receiver.counts.add(s.name, "unverified", 1)
+		s.unverified.tell(func(more int) {
+			s.log.Warn("a request without the platform's signature was refused", "more_since", more)
+		})
+		reply(w, http.StatusUnauthorized, "the signature is not the platform's")
+		return
+	}
+	s.receiver.counts.add(s.name, "invalid", 1)
+	text := "it is no request of the platform's"
+	if why, ok := errors.AsType[unreadable](err); ok { // another source's words may be the sender's
+		text += ": " + string(why)
+	}
+	s.unverified.tell(func(more int) { s.log.Warn("a request was refused: "+text, "more_since", more) })
+	reply(w, http.StatusBadRequest, text)
 }
 
 // keepStatuses records what became of messages of ours; false: it is to be brought again.
@@ -179,20 +192,29 @@ func (s *source) enter(w http.ResponseWriter, room chan struct{}) bool {
 }
 
 // readBody reads a request's body; !ok: it has answered. Who sends a byte now and then
-// keeps no place for long.
+// keeps no place for long, and a fifth of that while more than half of the places are taken.
 func (s *source) readBody(w http.ResponseWriter, req *http.Request) (body []byte, ok bool) {
+	within, hurry := s.receiver.opts.Wait/2, len(s.reading) > cap(s.reading)/2
+	if hurry {
+		within /= 5
+	}
 	control := http.NewResponseController(w) // some writers have no deadline
-	_ = control.SetReadDeadline(time.Now().Add(s.receiver.opts.Wait / 2))
+	_ = control.SetReadDeadline(time.Now().Add(within))
 	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, s.mostBody))
 	if err == nil {
 		_ = control.SetReadDeadline(time.Time{}) // or it ends the waiting, too
 		return body, true
 	}
 	w.Header().Set("Connection", "close")
-	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+	_, tooLarge := errors.AsType[*http.MaxBytesError](err)
+	switch {
+	case tooLarge:
 		s.receiver.counts.add(s.name, "invalid", 1)
 		reply(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("the body is over %d MiB", s.mostBody>>20))
-	} else {
+	case hurry && errors.Is(err, os.ErrDeadlineExceeded): // with more time it might have come
+		s.receiver.counts.add(s.name, "busy", 1)
+		reply(w, http.StatusServiceUnavailable, "too many requests at once")
+	default:
 		reply(w, http.StatusBadRequest, "the body was cut")
 	}
 	return nil, false
@@ -251,6 +273,13 @@ func (s *source) keep(ctx context.Context, w http.ResponseWriter, events []Event
 			s.log.Warn("who sent a request has gone before its messages were stored; the platform will repeat them", "more_since", more)
 		})
 		reply(w, http.StatusServiceUnavailable, "try again")
+	case errors.Is(err, errBusy):
+		s.crowded.tell(func(more int) {
+			s.log.Warn("messages waited too long for others to be stored; the platform will repeat them", "more_since", more)
+		})
+		s.receiver.counts.add(s.name, "busy", 1)
+		reply(w, http.StatusServiceUnavailable, "too many requests at once")
+		return nil, false
 	case sqlstate.Locked(err):
 		s.log.Warn("somebody has a message or its sender locked; the platform will repeat it", "messages", len(events)-len(list))
 		reply(w, http.StatusServiceUnavailable, "try again")
@@ -318,6 +347,9 @@ func (s *source) accept(ctx context.Context, events []Event, correlation string)
 		if err := e.check(); err != nil {
 			return nil, invalidf("accept message", "message %d: %w", i+1, err)
 		}
+	}
+	if len(events) == 0 {
+		return nil, nil
 	}
 	crash.Point("inbound accepting")
 	list, err = s.storeAgain(ctx, events, correlation)
@@ -421,6 +453,17 @@ func identities(e Event) (names []string) {
 	return names
 }
 
+// enterStoring waits for a place to store messages in of which e is one, for a quarter of what a request may take: it keeps one of
+// the source's places all the time.
+func (s *source) enterStoring(ctx context.Context, e Event) (leave func(), err error) {
+	ctx, cancel := context.WithTimeout(ctx, s.receiver.opts.Wait/4)
+	defer cancel()
+	if leave, err = s.storing.Enter(ctx, e.Kind+" "+e.Sender); err != nil {
+		return nil, fmt.Errorf("%w: %w", errBusy, err)
+	}
+	return leave, nil
+}
+
 func (s *source) store(ctx context.Context, events []Event, correlation string) ([]accepted, error) {
 	n := len(events)
 	ids, kinds, senders, to, texts, bodies := make([]string, n), make([]string, n), make([]string, n), make([]string, n), make([]string, n), make([]string, n)
@@ -432,6 +475,11 @@ func (s *source) store(ctx context.Context, events []Event, correlation string) 
 		}
 	}
 	r := s.receiver
+	leave, err := s.enterStoring(ctx, events[0])
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	ctx, cancel := context.WithTimeout(ctx, r.opts.Deadline)
 	defer cancel()
 	rows, err := r.pool.Query(ctx, query.Accept, s.name, ids, kinds, senders, to, texts, bodies, correlation, string(s.opts.Unknown), s.opts.Tenant.String(), r.opts.Worker,

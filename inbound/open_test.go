@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -169,5 +170,67 @@ func TestHandler_WhoHasGoneFillsNoLog(t *testing.T) {
 	}
 	end()
 	want(t, "brought again", post(t, url, "2 canary hello"), 200)
+	verified(t, db)
+}
+
+// Messages of one whom somebody has locked take few connections, however many come at once and come again: not those of
+// another source, nor the places of others who write to theirs.
+func TestContract_D12_MessagesOfALockedSenderHoldUpNobody(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	db.Providers(t, "fake", "hook")
+	url, _ := receive(t, db, db.NewPool(pgtest.Worker, 8), inbound.Options{Sources: map[string]inbound.SourceOptions{"plain": source(echo), "second": source(echo)}})
+	second := strings.TrimSuffix(url, "plain") + "second"
+	want(t, "before", post(t, url, "1 canary hello"), 200)
+	of := pgtest.One[string](t, db.Pool(pgtest.Owner), `select contact_id::text from deed.contact_identities where value = 'canary'`)
+	end := leftOpen(t, db, func(tx pgx.Tx) error {
+		_, err := contact.Erase(t.Context(), tx, nil, of, act("asked for on paper"), contact.EraseOptions{})
+		return err
+	})
+	ctx, enough := context.WithCancel(t.Context())
+	var platform sync.WaitGroup
+	defer platform.Wait()
+	defer enough()
+	for i := range 64 {
+		platform.Go(func() {
+			for ctx.Err() == nil {
+				req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(fmt.Sprintf("%d canary hello", 100+i)))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				req.Header.Set("Signature", "ours")
+				if answer, err := http.DefaultClient.Do(req); err == nil { // else it has been enough
+					answer.Body.Close()
+					if answer.StatusCode != http.StatusServiceUnavailable {
+						t.Errorf("one whom somebody has locked: %d", answer.StatusCode)
+					}
+				}
+			}
+		})
+	}
+	most := 0
+	waiting := func() int {
+		n := pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*)::int from pg_locks l join pg_stat_activity a on a.pid = l.pid where a.datname = current_database() and not l.granted`)
+		most = max(most, n)
+		return n
+	}
+	eventually(t, "messages to wait", func() bool { return waiting() > 0 })
+	begun := time.Now()
+	for i := range 10 {
+		want(t, "of another source", post(t, second, fmt.Sprintf("%d bob hello", i)), 200)
+		want(t, "of another who writes there", post(t, url, fmt.Sprintf("%d dan hello", 10+i)), 200)
+		waiting()
+	}
+	if took := time.Since(begun); took > 10*time.Second {
+		t.Errorf("twenty messages of others took %s", took)
+	}
+	if most > 2 {
+		t.Errorf("%d connections waited for the lock", most)
+	}
+	enough()
+	platform.Wait()
+	end()
+	bring(t, url, "2 canary hello")
 	verified(t, db)
 }

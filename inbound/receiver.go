@@ -42,6 +42,8 @@ const (
 	mostRead    = 256 // requests being read and stored at once, shared evenly: each may have a body of a mebibyte; of larger ones the fewer
 	leastRead   = 16  // of one source
 	mostWaiting = 256 // requests of one source that wait for the outcomes of messages
+	mostStoring = 2   // statements of one source that store messages, each of whom another one may have locked: the connections are all sources'
+	storingOf   = 1   // of one sender, so that others who write to a source need not wait behind
 )
 
 // New checks opts and the installed schema; it starts nothing. Needs deed_worker.
@@ -75,6 +77,7 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts Options) (*Receiver, erro
 		r.sources[name] = &source{
 			receiver: r, name: name, opts: s, mostBody: most, log: opts.Logger.With("source", name), woken: make(chan struct{}, 1),
 			reading: make(chan struct{}, max(leastRead, mostRead*maxBody/len(opts.Sources)/int(most))), waiting: make(chan struct{}, mostWaiting),
+			storing: work.NewRooms(mostStoring, storingOf),
 		}
 	}
 	return r, nil

@@ -30,8 +30,10 @@ type source struct {
 	woken      chan struct{} // holds one
 	reading    chan struct{} // a place for each request that is read and stored,
 	waiting    chan struct{} // and for each that waits for outcomes
+	storing    *work.Rooms   // for each statement that stores messages, by who wrote
 	unverified sometimes
 	gone       sometimes
+	crowded    sometimes
 }
 
 // item is a message in this process's hands.

@@ -68,6 +68,13 @@ type Source interface {
 	Read(r *http.Request, body []byte, now time.Time) (Received, error)
 }
 
+// HeaderVerifier is a [Source] whose platform is known by the headers of its requests, as by a secret in one: what is
+// not known is refused before its body is read, and takes none of the places that the platform's requests need.
+type HeaderVerifier interface {
+	// VerifyHeaders returns nil or [ErrUnverified], as Read does.
+	VerifyHeaders(h http.Header) error
+}
+
 // What is wrong with a request. Neither error's text has anything in it that was
 // sent, nor a secret.
 var (

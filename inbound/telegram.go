@@ -70,12 +70,8 @@ func Telegram(opts TelegramOptions) (Source, error) {
 }
 
 func (t *telegram) Read(r *http.Request, body []byte, _ time.Time) (Received, error) {
-	given, err := single(r.Header, telegramHeader)
-	if err != nil {
+	if err := t.VerifyHeaders(r.Header); err != nil {
 		return Received{}, err
-	}
-	if !isSecret(given, t.secrets) {
-		return Received{}, unverified("the header " + telegramHeader + " has another secret")
 	}
 	update, body, err := readPost(r, body)
 	if err != nil {
@@ -101,6 +97,18 @@ func (t *telegram) Read(r *http.Request, body []byte, _ time.Time) (Received, er
 		got.ignore(word, 1)
 	}
 	return got, nil
+}
+
+// VerifyHeaders implements [HeaderVerifier].
+func (t *telegram) VerifyHeaders(h http.Header) error {
+	given, err := single(h, telegramHeader)
+	if err != nil {
+		return err
+	}
+	if !isSecret(given, t.secrets) {
+		return unverified("the header " + telegramHeader + " has another secret")
+	}
+	return nil
 }
 
 // addTelegram adds a message, or counts why it is none.

@@ -139,7 +139,7 @@ func (p *confirmPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer(http.StatusOK, confirmText{Title: "Please confirm", Text: "Do you want to be written to for: " + asked.Purpose + "?", Ask: true})
 		return
 	}
-	err = p.acts.do(r.Context(), func(ctx context.Context, tx contact.DB) error {
+	err = p.acts.do(r.Context(), asked.Tenant, func(ctx context.Context, tx contact.DB) error {
 		_, err := confirm(ctx, tx, "link", asked)
 		return err
 	})

@@ -73,7 +73,7 @@ func isOneClick(body string) bool {
 
 func (p *leavePage) leave(ctx context.Context, w http.ResponseWriter, from contact.Leaving, byPage bool, answer func(int, confirmText)) {
 	var left contact.Left
-	err := p.acts.do(ctx, func(ctx context.Context, tx contact.DB) (err error) {
+	err := p.acts.do(ctx, from.Tenant, func(ctx context.Context, tx contact.DB) (err error) {
 		left, err = contact.Leave(ctx, tx, "link", from)
 		return err
 	})

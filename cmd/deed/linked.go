@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,39 +16,40 @@ import (
 	"github.com/deedhq/deed/contact"
 	"github.com/deedhq/deed/internal/sqlstate"
 	"github.com/deedhq/deed/internal/work"
+	"github.com/deedhq/deed/tenant"
 )
 
 // linked does what the buttons of links' pages say.
 type linked struct {
 	pool *pgxpool.Pool
 	log  *slog.Logger
-	room chan struct{} // the connections are the messages' of platforms, too
+	room *work.Rooms // by tenant; the connections are the messages' of platforms, too
 }
 
 func newLinked(pool *pgxpool.Pool, log *slog.Logger) *linked {
-	return &linked{pool: pool, log: log, room: make(chan struct{}, mostLinked)}
+	return &linked{pool: pool, log: log, room: work.NewRooms(mostLinked, mostLinkedOf)}
 }
 
 const (
 	mostLinked    = 4 // at once
+	mostLinkedOf  = 2 // of one tenant, whose contacts somebody may have locked
 	linkedTimeout = 10 * time.Second
 )
 
 // errUnsure says that the answer to a commit was lost: nobody knows whether it was done.
 var errUnsure = errors.New("nobody knows whether it was committed")
 
-// do has act in a transaction, and once more where others were at it. For what somebody has
+// do has act in a transaction for a tenant's contact, and once more where others were at it. For what somebody has
 // locked, such as a contact by an erasure that is left open, it waits as deed.accept_messages
 // does: not for as long as that takes. Of any error but errUnsure nothing was changed.
-func (l *linked) do(ctx context.Context, act func(context.Context, contact.DB) error) error {
+func (l *linked) do(ctx context.Context, owner string, act func(context.Context, contact.DB) error) error {
 	ctx, cancel := context.WithTimeout(ctx, linkedTimeout)
 	defer cancel()
-	select {
-	case l.room <- struct{}{}:
-	case <-ctx.Done():
-		return fmt.Errorf("too many at once: %w", ctx.Err())
+	leave, err := l.room.Enter(ctx, cmp.Or(owner, tenant.Default.String())) // links may leave that one out
+	if err != nil {
+		return fmt.Errorf("too many at once: %w", err)
 	}
-	defer func() { <-l.room }()
+	defer leave()
 	for n := 1; ; n++ {
 		acted := false
 		err := pgx.BeginFunc(ctx, l.pool, func(tx pgx.Tx) error {

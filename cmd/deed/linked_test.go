@@ -20,6 +20,7 @@ import (
 	"github.com/deedhq/deed/audit"
 	"github.com/deedhq/deed/contact"
 	"github.com/deedhq/deed/internal/pgtest"
+	"github.com/deedhq/deed/tenant"
 )
 
 // An erasure that is left open holds up no button of a page, nor what platforms send beside it:
@@ -103,11 +104,11 @@ func TestContract_D12_AnErasureLeftOpenHoldsUpNoPage(t *testing.T) {
 	leaves := func() *httptest.ResponseRecorder { return press(leave, "page=1") }
 	clicks := func() *httptest.ResponseRecorder { return press(leave, "List-Unsubscribe=One-Click") }
 	connections := func() {
-		if got := pool.Stat().AcquiredConns(); got > mostLinked {
+		if got := pool.Stat().AcquiredConns(); got > mostLinkedOf {
 			t.Errorf("they have %d connections, which are those of platforms' messages, too", got)
 		}
 	}
-	for _, w := range pressing(mostLinked, connections, confirms, leaves, clicks, leaves, confirms, leaves, clicks, leaves) {
+	for _, w := range pressing(mostLinkedOf, connections, confirms, leaves, clicks, leaves, confirms, leaves, clicks, leaves) {
 		if w.Code != 503 || w.Header().Get("Retry-After") != "60" || !strings.Contains(w.Body.String(), "try again in a minute") {
 			t.Errorf("beside the open erasure: %d, Retry-After %q, %s", w.Code, w.Header().Get("Retry-After"), w.Body)
 		}
@@ -154,6 +155,77 @@ func TestContract_D12_AnErasureLeftOpenHoldsUpNoPage(t *testing.T) {
 	}
 	if got := words(); got != "news pending, digest pending, news granted, offers revoked" {
 		t.Errorf("of who was erased: %s", got)
+	}
+}
+
+// Buttons of one tenant's people, whom somebody has locked, leave those of another's a place, however many press them.
+func TestContract_D12_ATenantsLockedContactHoldsUpNoOthersPage(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	other := tenant.ID{1}
+	if err := tenant.Add(t.Context(), db.Pool(pgtest.Admin), other, "other"); err != nil {
+		t.Fatal(err)
+	}
+	links, err := contact.NewLinks(contact.LinkOptions{URL: "https://hooks.example.com", Secret: "a secret for tests"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	askedOf := func(owner tenant.ID, named string) (who, path string) {
+		list, err := contact.UpsertFor(t.Context(), db.Pool(pgtest.Worker), owner, "test", contact.Person{Identities: []contact.Identity{{Type: "email", Value: "ann@example.com"}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		word := contact.Word{Contact: list[0].ID, Channel: "email", Purpose: "news", State: contact.Pending, Source: "form"}
+		if _, err := contact.SetConsentsFor(t.Context(), db.Pool(pgtest.Worker), owner, "test", word); err != nil {
+			t.Fatal(err)
+		}
+		link := links.Confirm(contact.Asked{Tenant: named, Contact: list[0].ID, Channel: "email", Purpose: "news"}, time.Now().Add(time.Hour))
+		return list[0].ID, strings.TrimPrefix(link, "https://hooks.example.com")
+	}
+	ann, locked := askedOf(tenant.Default, "")
+	_, named := askedOf(tenant.Default, tenant.Default.String()) // the same one: no tenant of its own
+	_, free := askedOf(other, other.String())
+	mux := http.NewServeMux()
+	mux.Handle("/confirm/{token}", &confirmPage{links, newLinked(db.NewPool(pgtest.Worker, 12), slog.New(slog.DiscardHandler))})
+	press := func(ctx context.Context, path string) int {
+		w := httptest.NewRecorder()
+		mux.ServeHTTP(w, httptest.NewRequestWithContext(ctx, "POST", path, nil))
+		return w.Code
+	}
+	open, err := db.NewPool(pgtest.Admin, 1).Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = open.Rollback(context.Background()) })
+	if _, err := contact.Erase(t.Context(), open, new(tenant.Default), ann, audit.Act{By: "test", Reason: "asked for"}, contact.EraseOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, enough := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	defer all.Wait()
+	defer enough()
+	for i := range 200 {
+		all.Go(func() {
+			for ctx.Err() == nil {
+				press(ctx, []string{locked, named}[i%2])
+			}
+		})
+	}
+	most := 0
+	waiting := func() int {
+		n := pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*)::int from pg_locks l join pg_stat_activity a on a.pid = l.pid where a.datname = current_database() and not l.granted`)
+		most = max(most, n)
+		return n
+	}
+	eventually(t, "buttons to wait", func() bool { return waiting() >= 2 })
+	if code := press(t.Context(), free); code != http.StatusOK {
+		t.Errorf("another tenant's: %d", code)
+	}
+	for range 20 {
+		waiting()
+	}
+	if most > 2 {
+		t.Errorf("%d of one tenant's waited for the lock", most)
 	}
 }
 

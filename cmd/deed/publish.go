@@ -46,8 +46,8 @@ named with its number and the rest is published; the exit status is then 3, or 1
 	f.StringVar(&p.typ, "type", "", "the messages' type")
 	f.StringVar(&p.keyField, "key-field", "", "the field that holds a row's message key")
 	f.StringVar(&p.idField, "id-field", "", "the field that holds a row's idempotency key")
-	f.StringVar(&p.format, "format", "", "ndjson or csv (default: by the file's name; from a pipe ndjson)")
-	f.IntVar(&p.batch, "batch", 1000, "rows a transaction")
+	f.StringVar(&p.format, "format", "", "of a file: ndjson or csv (default: by its name; from a pipe ndjson)")
+	f.IntVar(&p.batch, "batch", 1000, "of a file: rows a transaction")
 	f.StringVar(&p.payload, "payload", "", "publish this one JSON message instead of a file of rows; @FILE: what the file has, -: standard input")
 	f.StringVar(&p.key, "key", "", "with --payload: the message key")
 	f.StringVar(&p.idempotencyKey, "idempotency-key", "", "with --payload: the idempotency key")
@@ -73,6 +73,8 @@ func (p *publishFlags) run(cmd *cobra.Command, a *app, args []string) error {
 		return usagef("give a file or --payload, not both")
 	case single && (p.keyField != "" || p.idField != ""):
 		return usagef("--key-field and --id-field are for files; use --key and --idempotency-key")
+	case single && (cmd.Flags().Changed("format") || cmd.Flags().Changed("batch")):
+		return usagef("--format and --batch are for files; leave them out, or give a FILE in place of --payload")
 	case !single && (p.key != "" || p.idempotencyKey != "" || p.headers != nil || p.after != 0):
 		return usagef("--key, --idempotency-key, --header and --after go with --payload")
 	}

@@ -201,10 +201,15 @@ func (s *section) source(name string) Source {
 		}
 		return v // which keys it may have is not known
 	}
-	if v.Type != "smtp" { // which believes its relays
+	v.Secret, v.PreviousSecret = s.secret("secret"), s.secret("previous_secret")
+	if v.Type != "smtp" {
 		s.lacks("secret", "by which it is known that the platform has sent a request")
 	}
-	v.Secret, v.PreviousSecret = s.secret("secret"), s.secret("previous_secret")
+	for _, key := range []string{"secret", "previous_secret"} {
+		if v.Type == "smtp" && s.Has(key) {
+			s.Keyf(key, "a source of mail has none: it believes the relays in trusted; leave it out")
+		}
+	}
 	if text := s.Text("tenant"); text != "" {
 		id, err := tenant.Parse(text)
 		if err != nil {

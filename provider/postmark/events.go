@@ -45,18 +45,26 @@ var bounces = map[string]delivery.Said{
 // ReadEvents implements [delivery.EventReader]. Postmark signs nothing: a request is
 // believed by the user and the password of its webhook's URL, which must be https.
 func (p *Provider) ReadEvents(r *http.Request, body []byte, _ time.Time) (delivery.Told, error) {
-	if p.opts.EventUser == "" {
-		return delivery.Told{}, delivery.ErrNoEvents
-	}
-	user, password, given := r.BasicAuth()
-	if same := isSame(user, p.opts.EventUser) && isSame(password, p.opts.EventPassword); !given || !same || len(r.Header.Values("Authorization")) != 1 {
-		return delivery.Told{}, delivery.ErrUnverified
+	if err := p.VerifyHeaders(r.Header); err != nil {
+		return delivery.Told{}, err
 	}
 	var e event
 	if r.Method != http.MethodPost || json.Unmarshal(body, &e) != nil || e.Type == "" {
 		return delivery.Told{}, errors.New("the body is no event")
 	}
 	return e.read(), nil
+}
+
+// VerifyHeaders implements [delivery.HeaderVerifier].
+func (p *Provider) VerifyHeaders(h http.Header) error {
+	if p.opts.EventUser == "" {
+		return delivery.ErrNoEvents
+	}
+	user, password, given := (&http.Request{Header: h}).BasicAuth()
+	if same := isSame(user, p.opts.EventUser) && isSame(password, p.opts.EventPassword); !given || !same || len(h.Values("Authorization")) != 1 {
+		return delivery.ErrUnverified
+	}
+	return nil
 }
 
 // isSame compares in a time that says nothing of either.
