@@ -122,6 +122,9 @@ begin
     ), '[]');
   end loop;
 
+  if p_events && array['soft_bounced', 'delivered'] and ('soft_bounced' = any (p_events) or exists (select from deed.soft_bounces)) then
+    perform deed.hold_bounces(v_ids, p_ids, p_events, p_addresses);
+  end if;
   if p_events && array['bounced', 'complained', 'unsubscribed', 'soft_bounced'] then
     for v_e in
       select distinct on (c.tenant_id, c.channel, a.address, u.event, p.purpose, s.of) c.id, c.tenant_id, c.provider, c.channel, a.address, u.event, p.purpose, coalesce(u.at, v_now) as at, u.at < transaction_timestamp() as timed,
