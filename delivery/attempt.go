@@ -59,9 +59,9 @@ func (s *source) Exchange(ctx context.Context, done []work.Done[*item], n int) (
 	s.hand.take(c)
 	s.tellClaim(c)
 	if n == 0 || len(c.items) > 0 {
-		return c.items, 0, nil
+		return c.items, 0, st.unrecorded()
 	}
-	return nil, s.hand.look(c, s.ledger.opts.PollInterval), nil
+	return nil, s.hand.look(c, s.ledger.opts.PollInterval), st.unrecorded()
 }
 
 // Do attempts one delivery, or several that one call makes. What came of it is in the item, never in the

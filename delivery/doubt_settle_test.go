@@ -115,3 +115,27 @@ func TestContract_D5_ALateRefusalOfTheOnlyCall(t *testing.T) {
 		}
 	}
 }
+
+// What a person has sent again begins anew, held or not: claims that it lost before do not count.
+func TestSettleDelivery_SentAgainItHasLostNoClaims(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	worker := db.Pool(pgtest.Worker)
+	db.Providers(t, "fake", "fake")
+	for name, held := range map[string]bool{"in doubt": false, "held": true} {
+		id := reserve(t, db, email("a@example.com", name))[0].ID
+		claim := pgtest.One[int64](t, worker, `select claim from deed.claim_deliveries('fake', 'w', 1, '1 minute') where id is not null`)
+		pgtest.One[string](t, worker, `select status from deed.attempt(array[$1::text::uuid], array[$2::bigint], array['x'::bytea], null, '1 minute', 'w')`, id, claim)
+		pgtest.One[string](t, worker, `select status from deed.settle(array[$1::text::uuid], array[$2::bigint], '{unknown}', '{null}', '{cut}', '{null}', 'w')`, id, claim)
+		db.Exec(t, pgtest.Owner, `update deed.channel_outbox set lost_claims = 14, held_at = case when $2 then clock_timestamp() end where id = $1::text::uuid`, id, held)
+		pgtest.One[string](t, db.Pool(pgtest.Admin), `select deed.settle_delivery($1::text::uuid, 'send_again', 'rather twice', 'me')`, id)
+		for n := range 2 { // the first is lost
+			rows := rowsOf(t, worker, `select id::text from deed.claim_deliveries('fake', 'w', 1, '1 minute') where id is not null`)
+			if len(rows) != 1 || rows[0] != id {
+				t.Fatalf("%s: claim %d after it was to be sent again is of %q: it is %s", name, n+1, rows, entry(t, db, id).Status)
+			}
+			db.Exec(t, pgtest.Owner, `update deed.channel_outbox set lease_until = clock_timestamp() - interval '1 second' where id = $1::text::uuid`, id)
+		}
+		db.Exec(t, pgtest.Owner, `update deed.channel_outbox set process_after = clock_timestamp() + interval '1 day' where id = $1::text::uuid`, id)
+	}
+}

@@ -60,9 +60,9 @@ from (
 order by n.at, n.number;
 
 -- name: settle
-select id::text, status, attempts, process_after, in_doubt, held, destinations, coalesce(was, '')
+select id::text, status, attempts, process_after, in_doubt, held, destinations, coalesce(was, ''), busy
 from deed.settle($1::text[]::uuid[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::float8[], $7::text, make_interval(secs => $8::float8), $9::float8[], $10::int,
-  make_interval(secs => $11::float8), make_interval(secs => $12::float8));
+  make_interval(secs => $11::float8), make_interval(secs => $12::float8), p_leave => true);
 
 -- name: pause
 select destination, case when destination <> '' then tenant_id::text else '' end, since, until, failures

@@ -122,7 +122,7 @@ func (r *reconciler) Exchange(ctx context.Context, done []work.Done[*item], n in
 	r.account(st)
 	r.tellDecisions(decided)
 	r.hand.take(c)
-	return c.items, r.hand.look(c, r.rest(took)), nil
+	return c.items, r.hand.look(c, r.rest(took)), st.unrecorded()
 }
 
 // rest is how often doubts are looked for where there are none: beside an old snapshot a look steps over all that was

@@ -14,6 +14,15 @@ type settlement struct {
 	items   []*item
 	results map[string]result // by delivery; filled when the batch is answered
 	late    map[string]late   // what came when the delivery was another's or finished
+	busy    []*item           // of which nothing is recorded: somebody has their address in a transaction that is open
+}
+
+// unrecorded is the error that says which are to be brought again by themselves, if any.
+func (st *settlement) unrecorded() error {
+	if len(st.busy) == 0 {
+		return nil
+	}
+	return &work.Unrecorded[*item]{Items: st.busy}
 }
 
 // result is what the database made of one: the status that it has now, not the
@@ -87,16 +96,27 @@ func (s *source) queueSettle(batch *pgx.Batch, done []work.Done[*item]) *settlem
 	s.queuePauses(batch, st.items)
 	s.queueNotes(batch, st.items, st.late, false)
 	o := s.ledger.opts
+	busy := map[string]bool{}
 	// One row of each that was still this claim's; who has none gets no result.
 	batch.Queue(query.Settle, ids, claims, kinds, messages, errs, after, o.Worker, o.BaseRetry.Seconds(), []float64{o.JitterMin, o.JitterMax}, o.MaxAttempts,
 		s.opts.Defer.Seconds(), s.opts.GiveUpAfter.Seconds()).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
 			var id string
 			var r result
-			if err := rows.Scan(&id, &r.status, &r.tries, &r.due, &r.inDoubt, &r.held, &r.resumed, &r.was); err != nil {
+			var isBusy bool
+			if err := rows.Scan(&id, &r.status, &r.tries, &r.due, &r.inDoubt, &r.held, &r.resumed, &r.was, &isBusy); err != nil {
 				return err
 			}
+			if isBusy {
+				busy[id] = true
+				continue
+			}
 			st.results[id] = r
+		}
+		for _, it := range st.items {
+			if busy[it.id] {
+				st.busy = append(st.busy, it)
+			}
 		}
 		return rows.Err()
 	})

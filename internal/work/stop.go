@@ -63,15 +63,19 @@ func (l *loop[T]) stop(ctx context.Context, cancel context.CancelCauseFunc) erro
 // recordAll tries for about two deadlines to record what is done.
 func (l *loop[T]) recordAll(ctx context.Context) error {
 	until := time.Now().Add(2 * l.opts.Deadline)
-	for len(l.done) > 0 {
-		err := l.record(ctx)
+	for len(l.done) > 0 || len(l.aside.units) > 0 {
+		record, again := l.record, &l.retryAt
+		if len(l.done) == 0 {
+			record, again = l.recordAside, &l.aside.at
+		}
+		err := record(ctx)
 		if err == nil {
 			continue
 		}
 		if time.Now().After(until) {
-			return fmt.Errorf("%d outcomes could not be recorded, so these may be attempted again once their lease ends: %w", len(l.done), err)
+			return fmt.Errorf("%d outcomes could not be recorded, so these may be attempted again once their lease ends: %w", len(l.done)+len(l.aside.units), err)
 		}
-		Sleep(ctx, time.Until(l.retryAt))
+		Sleep(ctx, time.Until(*again))
 	}
 	return nil
 }
@@ -82,7 +86,8 @@ func (l *loop[T]) record(ctx context.Context) error {
 	done := l.settling(part)
 	dctx, cancel := context.WithTimeout(ctx, l.opts.Deadline)
 	defer cancel()
-	if _, _, err := l.src.Exchange(dctx, done, 0); err != nil {
+	_, _, err := l.src.Exchange(dctx, done, 0)
+	if part, err = l.setAside(part, err); err != nil {
 		l.exchangeFailed(ctx, err, part, false, false)
 		return err
 	}

@@ -42,7 +42,7 @@ type Source[T comparable] interface {
 	// Exchange records what became of done and claims up to n more items, in
 	// one round trip. Recording the same outcomes twice must be harmless: after
 	// an error the loop brings them again; what was claimed all the same it
-	// takes. next is when to ask again if nothing was claimed; 0 leaves it to
+	// takes. An error that is [Unrecorded] is of some of them alone. next is when to ask again if nothing was claimed; 0 leaves it to
 	// wake-ups.
 	Exchange(ctx context.Context, done []Done[T], n int) (claimed []T, next time.Duration, err error)
 
@@ -212,6 +212,7 @@ type loop[T comparable] struct {
 	shrink   int                   // claims ask for 1/2^shrink of the room
 	split    int                   // outcomes are recorded 1/2^split at a time, apart from claims
 	apart    bool                  // the last turn was for outcomes
+	aside    aside[T]              // outcomes that somebody's lock keeps from being recorded
 }
 
 // isStopping is asked by who begins something, whatever the driving goroutine is
@@ -229,7 +230,7 @@ func (l *loop[T]) drive(ctx context.Context) {
 	poll := time.NewTimer(0)
 	defer poll.Stop()
 	for ctx.Err() == nil {
-		wait := l.step(ctx)
+		wait := l.untilAside(l.step(ctx))
 		if wait == 0 {
 			continue
 		}
@@ -255,6 +256,9 @@ func (l *loop[T]) step(ctx context.Context) time.Duration {
 		l.hungry, l.askAt = true, time.Time{}
 	}
 	l.divide(0)
+	if len(l.aside.units) > 0 && !time.Now().Before(l.aside.at) {
+		_ = l.recordAside(ctx) // it is tried again
+	}
 	if wait := time.Until(l.retryAt); wait > 0 {
 		return wait
 	}
@@ -323,7 +327,7 @@ func (l *loop[T]) exchange(ctx context.Context, n int) time.Duration {
 	started := time.Now()
 	claimed, next, err := l.src.Exchange(dctx, done, n)
 	cancel()
-	if err != nil {
+	if part, err = l.setAside(part, err); err != nil {
 		l.exchangeFailed(ctx, err, part, n > 0, len(claimed) > 0)
 		l.take(claimed, started)
 		return 0

@@ -23,6 +23,7 @@ func TestJudge(t *testing.T) {
 		{200, `{"ok":false,"error":"invalid_auth"}`, "outage", false},
 		{200, `{"ok":false,"error":"missing_scope"}`, "outage", false},
 		{200, `{"ok":false,"error":"ekm_access_denied"}`, "outage", false},
+		{200, `{"ok":false,"error":"team_added_to_org"}`, "outage", false},
 		{401, `canary`, "outage", false},
 		{200, `{"ok":false,"error":"no_permission"}`, "outage", true},
 		{200, `{"ok":false,"error":"access_denied"}`, "outage", true},

@@ -226,6 +226,7 @@ var (
 	aboutUser    = []string{ // who calls, not what is sent
 		"invalid_auth", "not_authed", "account_inactive", "token_revoked", "token_expired", "missing_scope", "not_allowed_token_type",
 		"org_login_required", "ekm_access_denied", "team_access_not_granted", "accesslimited", "two_factor_setup_required",
+		"team_added_to_org", // the workspace is being moved into an organisation, and not to be reached until that is over
 	}
 )
 

@@ -7,6 +7,9 @@
 -- days for everything, for thirty days. That is the recipient or who got a copy: of any other
 -- address it is the recipient's, and of an e-mail with copies, as where it names none, nobody's, since
 -- it may be about any of them. Of one who was erased nothing is kept but when.
+--
+-- What has suppressed somebody does so once: said again, after a person has lifted that, it changes nothing.
+-- Who has complained or left once more, at a later time of the event's own, is suppressed anew.
 create or replace function deed.apply_events(
   p_ids         uuid[],
   p_events      text[],
@@ -31,6 +34,7 @@ declare
   v_now    timestamptz := clock_timestamp();
   v_ids    uuid[];
   v_about  uuid[]; -- p_ids, without those of events about copies
+  v_heard  timestamptz[]; -- of each event until when the same was said before of its delivery's only recipient; null: it was not
   v_told   jsonb := '[]';
   v_e      record;
 begin
@@ -45,6 +49,11 @@ begin
   select array_agg(case when not exists (select from deed.channel_outbox o where o.id = u.id and o.cc is not null and case when o.erased_at is null then deed.fold_address(o.channel, u.address) else deed.address_mark(o.tenant_id, o.channel, deed.fold_address(o.channel, u.address)) end = any (o.cc)) then u.id end order by u.n)
   into v_about
   from unnest(p_ids, p_addresses) with ordinality u(id, address, n);
+  select array_agg(case u.event when 'bounced' then case when f.bounce = 'hard' then 'infinity'::timestamptz end
+    when 'complained' then f.complained_at when 'unsubscribed' then f.unsubscribed_at end order by u.n)
+  into v_heard
+  from unnest(v_about, p_events) with ordinality u(id, event, n)
+  left join deed.delivery_feedback f on f.delivery_id = u.id;
   perform deed.tell_feedback(v_ids, v_about, p_events, p_ats, p_reasons, p_codes);
   insert into deed.delivery_feedback as f (delivery_id, tenant_id, run_id, delivered_at, bounced_at, complained_at, unsubscribed_at, opened_at, clicked_at, answered_at, last_delivered_at, bounce, bounce_since, reason, code)
   select c.id, c.tenant_id, c.run_id, e.delivered_at, e.bounced_at, e.complained_at, e.unsubscribed_at, e.opened_at, e.clicked_at, e.answered_at, e.last_delivered_at, e.bounce, e.bounce_since,
@@ -113,6 +122,9 @@ begin
     ), '[]');
   end loop;
 
+  if p_events && array['soft_bounced', 'delivered'] and ('soft_bounced' = any (p_events) or exists (select from deed.soft_bounces)) then
+    perform deed.hold_bounces(v_ids, p_ids, p_events, p_addresses);
+  end if;
   if p_events && array['bounced', 'complained', 'unsubscribed', 'soft_bounced'] then
     for v_e in
       select distinct on (c.tenant_id, c.channel, a.address, u.event, p.purpose, s.of) c.id, c.tenant_id, c.provider, c.channel, a.address, u.event, p.purpose, coalesce(u.at, v_now) as at, u.at < transaction_timestamp() as timed,
@@ -123,7 +135,7 @@ begin
           ) then deed.erased_message_id(u.event_id)
           else 'sha256:' || encode(sha256(convert_to(u.event_id, 'UTF8')), 'hex') end as event_id,
         a.address = w.recipient as own
-      from unnest(p_ids, p_events, p_event_ids, p_addresses, p_ats) u(id, event, event_id, address, at)
+      from unnest(p_ids, p_events, p_event_ids, p_addresses, p_ats, v_heard) u(id, event, event_id, address, at, heard)
       cross join lateral (select o.id, o.tenant_id, o.provider, o.channel, o.purpose, o.recipient, o.cc from deed.channel_outbox o where o.id = u.id and o.erased_at is null) c
       cross join lateral (select deed.fold_address(c.channel, c.recipient) as recipient, case when u.address <> '' then deed.fold_address(c.channel, u.address) end as said) w
       -- Only who it was sent to is suppressed, whatever the service calls them.
@@ -132,6 +144,15 @@ begin
       -- Soft bounces count by delivery and address, and of each its last.
       cross join lateral (select case when u.event = 'soft_bounced' then c.id end as of, case when u.event = 'soft_bounced' then coalesce(u.at, v_now) end as last) s
       where u.id = any (v_ids) and u.event in ('bounced', 'complained', 'unsubscribed', 'soft_bounced') and a.address is not null
+        and case when u.event = 'soft_bounced' then true
+          when c.cc is null then u.heard is null or (u.at > u.heard and u.at < transaction_timestamp())
+          -- What was said of whom is known by what it has suppressed.
+          else not exists (
+            select from deed.audit_log g
+            where g.subject_type = 'suppression' and g.subject_id = c.channel || ':' || deed.address_mark(c.tenant_id, c.channel, a.address) and g.tenant_id = c.tenant_id
+              and g.action in ('suppress', 'extend') and starts_with(g.reason, u.event || ', says ') and g.reason like '%, delivery ' || c.id
+              and (u.event = 'bounced' or (g.at < u.at and u.at < transaction_timestamp()) is not true)
+          ) end
       order by c.tenant_id, c.channel, a.address, u.event, p.purpose, s.of, s.last desc, u.at, c.id
     loop
       if v_e.event <> 'soft_bounced' then

@@ -4,7 +4,8 @@
 -- become, and where the audit log tells of it what it was. Repeating it is
 -- harmless. Who waits for one longer than a second gets 55P03, and nothing of the call is
 -- recorded: it is asked again in smaller parts, so that what somebody keeps locked holds up
--- itself. p_kinds:
+-- itself. With p_leave a bad address that somebody has in an open transaction (deed.suppress_bad) holds up
+-- its own delivery alone: of that nothing is recorded, and it is returned as busy. p_kinds:
 --
 --   accepted   the provider took it: sent, called or posted, by its channel
 --   refused    the provider will never take it: failed
@@ -62,8 +63,9 @@ create or replace function deed.settle(
   p_jitter       float8[] default '{0.5,1}',
   p_max_attempts int default 5,
   p_defer        interval default interval '1 minute',
-  p_give_up      interval default interval '24 hours'
-) returns table (id uuid, status text, attempts int, process_after timestamptz, in_doubt boolean, held boolean, resumed boolean, was text, destinations text[])
+  p_give_up      interval default interval '24 hours',
+  p_leave        boolean default false
+) returns table (id uuid, status text, attempts int, process_after timestamptz, in_doubt boolean, held boolean, resumed boolean, was text, destinations text[], busy boolean)
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
@@ -77,7 +79,8 @@ set jit = off
 as $$
 #variable_conflict use_column
 declare
-  v_now timestamptz := clock_timestamp();
+  v_now  timestamptz := clock_timestamp();
+  v_busy uuid[] := '{}';
 begin
   if not (p_kinds <@ array['accepted', 'refused', 'bad_address', 'opted_out', 'later', 'deferred', 'unreachable', 'outage', 'release', 'unrepeated', 'apart', 'unusable', 'unknown', 'in_use', 'undecided']) then
     raise exception 'settle: unknown kind in %', p_kinds using errcode = 'DDARG';
@@ -95,16 +98,7 @@ begin
   ) q;
   -- By those that are refused so, which are few.
   if 'bad_address' = any (p_kinds) then
-    perform deed.suppress(q.channel, array[q.recipient], format('a bad address, says %s: delivery %s', q.provider, q.id), p_worker, q.tenant_id)
-    from (
-      select c.id, c.tenant_id, c.channel, c.recipient, c.provider
-      from unnest(p_ids, p_claims, p_kinds) u(id, claim, kind)
-      cross join lateral (
-        select o.* from deed.channel_outbox o where o.id = u.id and o.claim = u.claim and o.status = 'sending' and not o.sandbox
-      ) c
-      where u.kind = 'bad_address' and deed.fold_address(c.channel, c.recipient) is not null and not deed.is_removed(c.tenant_id)
-      order by c.tenant_id, c.channel, deed.fold_address(c.channel, c.recipient)
-    ) q;
+    v_busy := deed.suppress_bad(p_ids, p_claims, p_kinds, p_worker, p_leave);
   end if;
   return query
   with mine as (
@@ -151,7 +145,7 @@ begin
           -- The only call that was ever made of it: a repeat is a later one, and a look-up refuses nothing.
           c.called_at is not distinct from c.first_called_at and c.unsettled_since is null as only
       ) d
-      where c.id = u.id and c.claim = u.claim and c.status in ('queued', 'sending')
+      where c.id = u.id and c.claim = u.claim and c.status in ('queued', 'sending') and c.id <> all (v_busy)
         and (c.status = 'sending' or u.kind in ('release', 'outage', 'unreachable', 'unusable'))
       for update of c
     ) q
@@ -250,7 +244,11 @@ begin
     group by d.tenant_id, d.run_id, d.was, d.status, d.verdict, d.kind, d.doubted, d.in_doubt
   )
   select d.id, d.status, d.attempts, d.process_after, d.in_doubt, d.held, exists (select from freed f where f.id = d.id), case when d.told then d.was end,
-    array(select f.destination from freed f where f.id = d.id order by f.destination)
-  from done d;
+    array(select f.destination from freed f where f.id = d.id order by f.destination), false
+  from done d
+  union all
+  select c.id, c.status, c.attempts, c.process_after, c.doubt_since is not null, c.held_at is not null, false, null, '{}', true
+  from unnest(v_busy) b(id)
+  cross join lateral (select o.* from deed.channel_outbox o where o.id = b.id) c;
 end
 $$;

@@ -1,7 +1,7 @@
 -- deed.settle_delivery: a person's decision about a delivery in doubt (D5).
 --
 -- p_decision: sent (with the provider's message id, if there is one), failed,
--- or send_again: it is tried for as long as what is new. Its attempts stay, since they
+-- or send_again: it is tried for as long, and taken over as often, as what is new. Its attempts stay, since they
 -- number its calls, by which what was accepted twice is found (deed campaign verify).
 -- Who and why is recorded, and the call whose lease ran out, where nobody has looked since
 -- (deed.claim_doubts). Returns the new status. Raises DDNFD, DDCON for a delivery
@@ -50,6 +50,7 @@ begin
     provider_message_id = coalesce(left(nullif(p_message_id, ''), 500), c.provider_message_id),
     last_error = case when p_decision = 'sent' then c.last_error else left('settled by ' || p_actor || ': ' || p_reason, 4000) end,
     deferrals = case when v_to = 'queued' then 0 else c.deferrals end,
+    lost_claims = case when v_to = 'queued' then 0 else c.lost_claims end, -- as deed.mark_due of what was held
     deferred_since = case when v_to <> 'queued' then c.deferred_since end,
     process_after = case when v_to = 'queued' then v_now end, -- as deed.retry_deliveries
     sent_at = case when p_decision = 'sent' then v_now end,
