@@ -52,7 +52,7 @@ func (s *failsOnce) Deliver(_ context.Context, ms []deed.Message) []error {
 // which is not that of their hashes.
 type lockOrder struct {
 	*keyModel
-	heads [][]any // id, key, hash
+	heads [][]any // id, key, hash, until when it is claimed
 	held  pgx.Tx  // has the second of them
 }
 
@@ -65,7 +65,7 @@ func newLockOrder(t *testing.T, db *pgtest.DB) *lockOrder {
 	// However long the test takes it stays the owner.
 	db.Exec(t, pgtest.Owner, `update deed.lanes set lease_until = clock_timestamp() + interval '1 hour' where subscription = $1`, m.sub)
 	o := &lockOrder{keyModel: m}
-	o.heads = m.rows(`select p.id, l.key, p.key_hash from deed.pending p join deed.log l on l.id = p.id order by p.id`)
+	o.heads = m.rows(`select p.id, l.key, p.key_hash, p.lease_until from deed.pending p join deed.log l on l.id = p.id order by p.id`)
 	if o.heads[0][2].(int64) < o.heads[2][2].(int64) {
 		t.Fatalf("the keys' hashes are in the order of their rows: %v", o.heads)
 	}
@@ -127,8 +127,8 @@ func (o *lockOrder) page(ctx context.Context) {
 }
 
 // An owner that has handed over its lane finishes what it had in hand of
-// several keys, or renews its claims, while the new one puts messages behind
-// them: one waits for the other, and not each for the other.
+// several keys while the new one puts messages behind them: one waits for the
+// other, and not each for the other. If it renews its claims it waits for nobody.
 func TestContract_O13_FinishAndPageTakeKeysInOneOrder(t *testing.T) {
 	t.Parallel()
 	for _, what := range []string{"finish", "extend"} {
@@ -151,8 +151,17 @@ func TestContract_O13_FinishAndPageTakeKeysInOneOrder(t *testing.T) {
 			o := newLockOrder(t, db)
 			if what == "finish" {
 				open()
+				eventually(t, "it to wait", func() bool { return o.waits("deed.finish(") || o.waits("deed.lock_keys(") })
+			} else {
+				eventually(t, "the claims of the keys that nobody has locked to be renewed", func() bool {
+					return pgtest.One[bool](t, db.Pool(pgtest.Owner), `
+						select bool_and(p.lease_until > u.until) from deed.pending p join unnest($1::bigint[], $2::timestamptz[]) u(id, until) on u.id = p.id`,
+						[]any{o.heads[0][0], o.heads[2][0]}, []any{o.heads[0][3], o.heads[2][3]})
+				})
+				if o.waits("deed.extend(") || o.waits("deed.lock_keys(") {
+					t.Error("a renewal waits for the key that is locked")
+				}
 			}
-			eventually(t, "it to wait", func() bool { return o.waits("deed."+what+"(") || o.waits("deed.lock_keys(") })
 			o.page(t.Context())
 			open()
 			eventually(t, "the outcomes to be recorded", func() bool { return c.Stats()[0].Delivered == 3 })

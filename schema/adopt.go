@@ -62,8 +62,8 @@ func (f face) makeRoom(ctx context.Context, tx pgx.Tx, adopt *Takeover) (*string
 	return f.setAside(ctx, tx, adopt)
 }
 
-// setAside renames the table of the relation's name, once it is certain that its
-// rows can be moved.
+// setAside renames the table of the relation's name, if its rows can be moved. They are looked
+// at twice: before, so that a refusal has held up nobody, and once nobody writes to the table any more.
 func (f face) setAside(ctx context.Context, tx pgx.Tx, adopt *Takeover) (*string, error) {
 	var missing string
 	err := tx.QueryRow(ctx, `
@@ -80,7 +80,7 @@ func (f face) setAside(ctx context.Context, tx pgx.Tx, adopt *Takeover) (*string
 	if missing != "" {
 		return nil, fmt.Errorf("the table %s lacks the columns %s: it is not one that can be adopted; rename it", f.relation, missing)
 	}
-	if err := f.checkRows(ctx, tx, adopt); err != nil {
+	if err := f.checkRows(ctx, tx, f.relation, adopt); err != nil {
 		return nil, err
 	}
 	schemaName, table, _ := strings.Cut(f.relation, ".")
@@ -102,13 +102,14 @@ func (f face) setAside(ctx context.Context, tx pgx.Tx, adopt *Takeover) (*string
 		return nil, err
 	}
 	aside = schemaName + "." + aside
-	return &aside, nil
+	return &aside, f.checkRows(ctx, tx, aside, adopt)
 }
 
-// checkRows tells of every undelivered row that cannot be published, by the rules
+// checkRows tells of every undelivered row of the table that cannot be published, by the rules
 // that publishers are held to: what deed.publish_problems says, and what
-// deed.publish_many raises itself, of times, aggregate types and removed tenants.
-func (f face) checkRows(ctx context.Context, tx pgx.Tx, adopt *Takeover) error {
+// deed.publish_many raises itself, of times, aggregate types and removed tenants; and of what deed.adopt
+// could not read, where the table's columns are of other types.
+func (f face) checkRows(ctx context.Context, tx pgx.Tx, table string, adopt *Takeover) error {
 	rows, err := tx.Query(ctx, `
 		select b.ids[q.ordinal], b.olds[q.ordinal], q.problem
 		from (
@@ -131,8 +132,13 @@ func (f face) checkRows(ctx context.Context, tx pgx.Tx, adopt *Takeover) error {
 		      ), case when octet_length(o.row ->> 'aggregate_type') > 1000
 		        then format('aggregate type of %s bytes is over the limit of 1000', octet_length(o.row ->> 'aggregate_type')) end, (
 		        select format('tenant %s was removed', r.tenant_id) from deed.tenant_removals r where r.tenant_id::text = lower(o.row ->> 'tenant_id')
+		      ), case when o.row ->> 'tenant_id' !~* '^([0-9a-f]{4}-?){7}[0-9a-f]{4}$' and not (o.row ->> 'tenant_id' = '' and (select s.single_tenant from deed.settings s))
+		        then format('tenant_id "%s" is no UUID', left(o.row ->> 'tenant_id', 100)) end, (
+		        select format('%s %s is no number of attempts', case when o.row ->> 'attempts' is null then 'retry_count' else 'attempts' end, left(v.tries, 100))
+		        from (select coalesce(o.row ->> 'attempts', o.row ->> 'retry_count') as tries) v
+		        where case when v.tries !~ '^[+-]?[0-9]{1,20}$' then true else v.tries::numeric not between -2147483648 and 2147483646 end
 		      )) as problem
-		    from (select to_jsonb(t) as row from `+f.relation+` t where t.`+f.open+` is null) o
+		    from (select to_jsonb(t) as row from `+table+` t where t.`+f.open+` is null) o
 		  ) r
 		  group by r.batch
 		) b

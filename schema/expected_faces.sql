@@ -47,6 +47,6 @@ m10:   grant delete, insert, select, update to deed_worker
 m10:   grant insert, select to deed_app
 m10:   grant update (id, aggregate_type, aggregate_id, event_type, payload, created_at, processed_at, retry_count, process_after, claimed_at, claimed_by) to deed_app
 m10: function m10_recovery.claim_outbox_events(p_processor_id text, p_batch_size integer DEFAULT 10) returns TABLE(id bigint, aggregate_type text, aggregate_id text, event_type text, payload jsonb, retry_count integer) set search_path=pg_catalog, pg_temp body f36f9fa363706363768df19442f82dfc grant to deed_worker
-m10: function m10_recovery.complete_outbox_event(p_event_id bigint, p_processor_id text, p_success boolean, p_error text DEFAULT NULL::text) returns void security definer set search_path=pg_catalog, pg_temp body e604fe0add1c167f74a2470ff27f78e5 grant to deed_worker
+m10: function m10_recovery.complete_outbox_event(p_event_id bigint, p_processor_id text, p_success boolean, p_error text DEFAULT NULL::text) returns void security definer set search_path=pg_catalog, pg_temp body c0b1d0c686bb53061878cbbe1144ea7a grant to deed_worker
 m10: function m10_recovery.outbox_written() returns trigger set search_path=pg_catalog, pg_temp body 336bf2c287736e55c8a95f1c7b281f6b
 m10: function m10_recovery.publish_outbox(p_aggregate_type text, p_aggregate_id text, p_event_type text, p_payload jsonb) returns bigint set search_path=pg_catalog, pg_temp body e4a976e9378b46bce6dd0a98733fccd2 grant to deed_admin, deed_app, deed_worker

@@ -212,11 +212,6 @@ func (q *Queue) nextClaim(ctx context.Context, x *exchange) time.Duration {
 	}
 }
 
-// Extend renews the leases of held.
-func (q *Queue) Extend(ctx context.Context, held []*Item) ([]*Item, error) {
-	return q.Subscription.Extend(ctx, &pgx.Batch{}, held)
-}
-
 // Do hands items to the destination, but for those that cannot be decoded.
 func (q *Queue) Do(ctx context.Context, items []*Item) []error {
 	outcomes := make([]error, len(items))

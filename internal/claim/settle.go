@@ -3,8 +3,6 @@ package claim
 import (
 	"context"
 	"log/slog"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -189,10 +187,10 @@ func (s *Subscription) AccountClaim(items []*Item) {
 	}
 }
 
-// Extend adds to the batch what renews the claims of held, sends it, and returns
-// those that are lost. It goes claim by claim in one round trip, and in their
-// order: two renewals at once would otherwise wait for each other's rows.
-func (s *Subscription) Extend(ctx context.Context, batch *pgx.Batch, held []*Item) ([]*Item, error) {
+// Extend renews the claims of held, in one round trip, and returns those that are
+// lost. It waits for nobody's lock, and so takes its own in any order.
+func (s *Subscription) Extend(ctx context.Context, held []*Item) ([]*Item, error) {
+	batch := &pgx.Batch{}
 	byClaim := map[int64][]int64{}
 	for _, it := range held {
 		byClaim[it.Claim] = append(byClaim[it.Claim], it.Seq)
@@ -201,8 +199,8 @@ func (s *Subscription) Extend(ctx context.Context, batch *pgx.Batch, held []*Ite
 	// whose attempt has not returned, and under a newer one of this process.
 	type fence struct{ claim, seq int64 }
 	still := make(map[fence]bool, len(held))
-	for _, claim := range slices.Sorted(maps.Keys(byClaim)) {
-		batch.Queue(query.Extend, s.ID, claim, byClaim[claim], s.Lease.Seconds()).QueryRow(func(row pgx.Row) error {
+	for claim, seqs := range byClaim {
+		batch.Queue(query.Extend, s.ID, claim, seqs, s.Lease.Seconds()).QueryRow(func(row pgx.Row) error {
 			var kept []int64
 			if err := row.Scan(&kept); err != nil {
 				return err

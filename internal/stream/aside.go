@@ -191,18 +191,14 @@ func flatten(done []work.Done[*chain]) (list []work.Done[*claim.Item], hashes []
 // first of its messages that is: they were claimed as one.
 func (a *attention) Extend(ctx context.Context, held []*chain) ([]*chain, error) {
 	var items []*claim.Item
-	var hashes []int64
 	of := map[*claim.Item]*chain{}
 	for _, c := range held {
-		if c.hash != nil {
-			hashes = append(hashes, *c.hash)
-		}
 		for _, it := range c.items {
 			items = append(items, it)
 			of[it] = c
 		}
 	}
-	gone, err := a.stream.Extend(ctx, a.lockKeys(hashes), items)
+	gone, err := a.stream.Extend(ctx, items)
 	if err != nil {
 		return nil, err
 	}

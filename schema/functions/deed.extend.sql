@@ -1,8 +1,9 @@
 -- deed.extend: renew the lease of claimed messages.
 --
 -- Returns the ids whose claim is still the caller's; the others are another
--- worker's by now and must not be finished or reported. p_lease null: the
--- subscription's.
+-- worker's by now and must not be finished or reported. One that somebody has locked, as by a
+-- discard whose transaction is open, is not renewed, and the caller's while its lease lasts: it is not
+-- waited for, since all that the caller has in hand would lose its lease meanwhile. p_lease null: the subscription's.
 create or replace function deed.extend(
   p_subscription int,
   p_claim        bigint,
@@ -26,15 +27,14 @@ begin
   if p_lease not between interval '1 second' and interval '24 hours' then
     raise exception 'extend: lease must be from 1 second to 24 hours, got %', p_lease using errcode = 'DDARG';
   end if;
-  -- One look-up by key for each message, whatever the statistics say; in the
-  -- order of their numbers, as fail does, or the two deadlock.
+  -- One look-up by key for each message, whatever the statistics say.
   v_rows := array(
     select q.ctid
-    from (select i from unnest(p_ids) i order by i) u(id)
+    from unnest(p_ids) u(id)
     cross join lateral (
       select p.ctid from deed.pending p
       where p.subscription = p_subscription and p.id = u.id and p.claim = p_claim
-      for update
+      for update skip locked
     ) q
   );
   with held as (
@@ -46,6 +46,17 @@ begin
     returning p.id
   )
   select coalesce(array_agg(h.id), '{}') into v_held from held h;
+  if cardinality(v_held) < cardinality(p_ids) then
+    v_held := v_held || array(
+      select q.id
+      from unnest(p_ids) u(id)
+      cross join lateral (
+        select p.id from deed.pending p
+        where p.subscription = p_subscription and p.id = u.id and p.claim = p_claim and p.lease_until > clock_timestamp()
+      ) q
+      where q.id <> all (v_held)
+    );
+  end if;
   return v_held;
 end
 $$;

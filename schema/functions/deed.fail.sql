@@ -7,7 +7,7 @@
 --   discard  counts an attempt and ends the message: dead
 --   outage   the sink itself was down: counts no attempt, keeps the error
 --   release  nothing was attempted: the message goes back as it was
--- Only rows whose claim is still the caller's; returns those. Clears the claim.
+-- Only rows whose claim is still the caller's; returns those. Clears the claim. Raises 55P03 as deed.finish does.
 -- One that stood behind another of its key and was attempted stands free from
 -- now on: what follows, and what comes late, waits for it (O13). If another has been
 -- let go meanwhile, as after a lease that has run out, one of the two stands free: the
@@ -30,6 +30,7 @@ set enable_hashjoin = off
 set enable_mergejoin = off
 set enable_seqscan = off
 set jit = off
+set lock_timeout = '300ms'
 as $$
 declare
   v_now   timestamptz := clock_timestamp();

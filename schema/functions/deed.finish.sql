@@ -5,7 +5,8 @@
 -- has finished, so that a repeat after a lost answer says the same; a stale or
 -- wrong claim finishes nothing and says 0, and the attempt is counted in the
 -- receipt's column lost (O14). p_failed is how many messages of the batch
--- failed, for the receipt.
+-- failed, for the receipt. Raises 55P03 where somebody keeps one of them locked for 0.3 s, as by a discard whose
+-- transaction is open: nothing is recorded then, and the caller brings the others without it.
 create or replace function deed.finish(
   p_subscription int,
   p_claim        bigint,
@@ -21,6 +22,7 @@ set enable_hashjoin = off
 set enable_mergejoin = off
 set enable_seqscan = off
 set jit = off
+set lock_timeout = '300ms'
 as $$
 declare
   v_done   int;

@@ -5,7 +5,7 @@
 -- identities, which differ when a number was used twice. Returns how many this
 -- worker has finished, so that a repeat after a lost answer says the same; what
 -- it does not hold counts for nothing, and in a receipt's column lost (O14). What was
--- claimed before its topic became a stream is finished like the rest.
+-- claimed before its topic became a stream, or its subscription was a door no more, is finished like the rest.
 create or replace function deed.finish_doors(
   p_worker      text,
   p_ids         bigint[],
@@ -32,7 +32,7 @@ begin
     return 0;
   end if;
   -- Again, if an extension has moved a row meanwhile: it is still the caller's.
-  for v_try in 1..3 loop
+  for v_try in 1..4 loop
     -- One look-up by key for each message, whatever the statistics say. ord_at is
     -- the time of the identity, unless that was in the future.
     with done as (
@@ -80,6 +80,7 @@ begin
     if v_sum >= cardinality(p_ids) then
       return v_sum;
     end if;
+    v_doors := array(select s.id from deed.subscriptions s where s.door or s.door_until > clock_timestamp() order by s.id);
     exit when not exists (
       select from unnest(v_doors) d(id)
       cross join unnest(p_ids) u(id)

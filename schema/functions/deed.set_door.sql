@@ -2,6 +2,8 @@
 --
 -- A topic has at most one such subscription: marking one takes the mark from
 -- the other. Who else drains it goes on and shares the work with the faces.
+-- What they have in hand when the mark goes, for five minutes, they finish for an hour: who
+-- claims while this is not committed has it for longer than five minutes from now.
 -- Raises DDNFD if there is no such subscription, DDMOD for a stream.
 create or replace function deed.set_door(
   p_topic text,
@@ -21,9 +23,10 @@ begin
     raise exception 'set_door: topic % has no subscription %', quote_literal(coalesce(p_topic, '')), quote_literal(coalesce(p_name, ''))
       using errcode = 'DDNFD';
   end if;
-  update deed.subscriptions s set door = false
+  update deed.subscriptions s set door = false, door_until = clock_timestamp() + interval '1 hour'
   where p_door and s.topic = p_topic and s.name <> p_name and s.door;
-  update deed.subscriptions s set door = p_door
+  update deed.subscriptions s
+  set door = p_door, door_until = case when not p_door then clock_timestamp() + interval '1 hour' end
   where s.topic = p_topic and s.name = p_name and s.door <> p_door;
 end
 $$;

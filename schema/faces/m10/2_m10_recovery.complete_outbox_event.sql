@@ -4,7 +4,7 @@
 -- cleared, due again in exactly 2^min(retry_count, 10) seconds (O8), for ever
 -- (O9). If the claim is no longer the processor's, nothing happens but a warning
 -- (O14); a repeat of a success is silent. What was claimed before its topic became
--- a stream is completed like the rest.
+-- a stream, or its subscription was a door no more, is completed like the rest.
 create or replace function m10_recovery.complete_outbox_event(
   p_event_id     bigint,
   p_processor_id text,
@@ -29,7 +29,8 @@ begin
       last_error = left(coalesce(nullif(p_error, ''), 'no cause given'), 2000),
       process_after = now() + make_interval(secs => power(2, least(p.attempts + 1, 10))),
       claim = null, claimed_at = null, claimed_by = null, lease_until = null
-    where p.subscription = any (array(select s.id from deed.subscriptions s where s.door)) and p.id = p_event_id and p.claimed_by = p_processor_id
+    where p.subscription = any (array(select s.id from deed.subscriptions s where s.door or s.door_until > clock_timestamp()))
+      and p.id = p_event_id and p.claimed_by = p_processor_id
       and p.key_hash is null; -- else a stream has put it aside
     if found then
       return;
