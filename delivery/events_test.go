@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,10 +19,10 @@ import (
 
 // service is one whose requests are lines "SAID ID DELIVERY", and whose signature is
 // "ours".
-type service struct{ now time.Time }
+type service struct{ now atomic.Pointer[time.Time] }
 
 func (l *service) ReadEvents(r *http.Request, body []byte, now time.Time) (told delivery.Told, err error) {
-	l.now = now
+	l.now.Store(&now)
 	switch r.Header.Get("Signature") {
 	case "away":
 		return told, delivery.ErrAgain
@@ -108,7 +109,7 @@ func TestEventsHandler(t *testing.T) {
 	if got := strings.Join(counted, ", "); got != "fake failed 1, fake ignored 2, fake invalid 2, fake matched 2, fake strange 2, fake unreadable 4, fake unverified 1" {
 		t.Errorf("counted: %s", got)
 	}
-	if since := time.Since(reader.now).Abs(); since > time.Minute {
+	if since := time.Since(*reader.now.Load()).Abs(); since > time.Minute {
 		t.Errorf("the time is %s off", since)
 	}
 }
