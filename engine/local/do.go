@@ -25,6 +25,10 @@ const askAfter = 200 * time.Millisecond
 // announceAfter is after what time a step that is being done is told of; of a shorter one start and end are told together.
 const announceAfter = 200 * time.Millisecond
 
+// maxFacts is how many bytes of what other steps came to the expressions of one may see: it is in memory as many times as there are steps in hand, and
+// decoded takes ten times that.
+const maxFacts = 4 << 20
+
 // Do does one step. What became of it stands in the item; an error is only told for one that a stop may have cut short.
 func (e *Engine) Do(ctx context.Context, items []*item) []error {
 	it := items[0]
@@ -55,7 +59,9 @@ func (e *Engine) do(ctx context.Context, it *item, started time.Time) error {
 		return err
 	}
 	data, err := e.facts(ctx, it, st)
-	if err != nil {
+	if _, ok := errors.AsType[*plan.ConditionError](err); ok {
+		return err
+	} else if err != nil {
 		it.end = it.unbegun(time.Second)
 		return err
 	}
@@ -125,26 +131,38 @@ func (e *Engine) stepOf(ctx context.Context, it *item) (*plan.Plan, *plan.Step, 
 	return p, st, nil
 }
 
-// facts are what the step's expressions see.
+// facts are what the step's expressions see. Errors: [plan.ConditionError] for more than they may.
 func (e *Engine) facts(ctx context.Context, it *item, st *plan.Step) (plan.Data, error) {
-	data := plan.Data{Input: it.input, Steps: map[string]plan.Result{}}
-	if len(st.Uses) == 0 {
+	data := plan.Data{Input: it.input, Steps: map[string]plan.Result{}}.Once()
+	if len(st.Uses) == 0 || it.parked && st.Kind != plan.Go { // what has come is only looked at
 		return data, nil
+	}
+	names, outputs, errs := make([]string, len(st.Uses)), make([]bool, len(st.Uses)), make([]bool, len(st.Uses))
+	for i, u := range st.Uses {
+		names[i], outputs[i], errs[i] = u.Step, u.Output, u.Error
 	}
 	ctx, cancel := context.WithTimeout(ctx, e.opts.Deadline)
 	defer cancel()
-	rows, err := e.pool.Query(ctx, query.Results, it.run, st.Uses)
+	rows, err := e.pool.Query(ctx, query.Results, it.run, names, outputs, errs)
 	if err != nil {
 		return data, err
 	}
 	var name, event string
 	var output, failure []byte
+	size := 0
 	_, err = pgx.ForEachRow(rows, []any{&name, &event, &output, &failure}, func() error {
+		if size += len(output) + len(failure); size > maxFacts {
+			return nil // it is only counted
+		}
 		r := plan.Result{Status: map[string]string{"StepCompleted": "SUCCESS", "StepFailed": "FAILED", "StepSkipped": "SKIPPED"}[event]}
 		r.Output, r.Error = append(json.RawMessage(nil), output...), append(json.RawMessage(nil), failure...)
 		data.Steps[name] = r
 		return nil
 	})
+	if err == nil && size > maxFacts {
+		err = &plan.ConditionError{Err: fmt.Errorf("what it asks for of other steps came to %d bytes, and at most %d are possible: "+
+			"ask for less, as for steps.NAME.status alone, or have them keep artifacts", size, maxFacts)}
+	}
 	return data, err
 }
 

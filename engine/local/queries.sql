@@ -30,9 +30,10 @@ select coalesce(deed.begin_step($1::text::uuid, $2::int, $3::bigint), '');
 select n from deed.announce_steps($1::text[]::uuid[], $2::int[], $3::bigint[], $4::timestamptz[], $5::text, $6::int[], $7::int[]) n;
 
 -- name: results
--- What steps of a run came to.
-select l.step_id, l.event_type, convert_to((l.event_data -> 'output')::text, 'UTF8'), convert_to((l.event_data -> 'error')::text, 'UTF8')
-from unnest($2::text[]) u(step_id)
+-- What steps of a run came to, and of that what is asked for.
+select l.step_id, l.event_type, case when u.output then convert_to((l.event_data -> 'output')::text, 'UTF8') end,
+  case when u.failure then convert_to((l.event_data -> 'error')::text, 'UTF8') end
+from unnest($2::text[], $3::bool[], $4::bool[]) u(step_id, output, failure)
 cross join lateral (
   select o.step_id, o.event_type, o.event_data
   from deed.run_log o

@@ -159,7 +159,7 @@ func (s *section) subject(key string) string {
 	v := s.Text(key)
 	for _, word := range placeholder.FindAllString(v, -1) {
 		if words := []string{"{topic}", "{key}", "{type}"}; !slices.Contains(words, word) {
-			s.Keyf(key, "%s is none of %s%s", word, strings.Join(words, ", "), document.DidYouMean(word, words))
+			s.Keyf(key, "%s is none of %s%s", word, strings.Join(words, ", "), s.DidYouMean(word, words))
 			return ""
 		}
 	}

@@ -442,7 +442,7 @@ func (s *section) provider(name string) Provider {
 	read, ok := providerTypes[p.Type]
 	if !ok {
 		if p.Type != "" {
-			s.Keyf("type", "no provider type is called %q%s; the types are %s", p.Type, document.DidYouMean(p.Type, types), strings.Join(types, ", "))
+			s.Keyf("type", "no provider type is called %q%s; the types are %s", p.Type, s.DidYouMean(p.Type, types), strings.Join(types, ", "))
 		}
 		return p // which keys it may have is not known
 	}

@@ -92,7 +92,7 @@ func (c *Config) CheckReplies(also ...string) error {
 		case len(names) == 0:
 			r.Problemf(s.Reply.Line, "sources."+s.Name+".reply.provider", "no provider is named %q: there are none; providers has those that this process serves", by)
 		default:
-			r.Problemf(s.Reply.Line, "sources."+s.Name+".reply.provider", "no provider is named %q%s; there are %s", by, document.DidYouMean(by, names), strings.Join(names, ", "))
+			r.Problemf(s.Reply.Line, "sources."+s.Name+".reply.provider", "no provider is named %q%s; there are %s", by, r.DidYouMean(by, names), strings.Join(names, ", "))
 		}
 	}
 	return r.Err()
@@ -197,7 +197,7 @@ func (s *section) source(name string) Source {
 	read, ok := sourceTypes[v.Type]
 	if !ok {
 		if v.Type != "" {
-			s.Keyf("type", "no source type is called %q%s; the types are %s", v.Type, document.DidYouMean(v.Type, types), strings.Join(types, ", "))
+			s.Keyf("type", "no source type is called %q%s; the types are %s", v.Type, s.DidYouMean(v.Type, types), strings.Join(types, ", "))
 		}
 		return v // which keys it may have is not known
 	}

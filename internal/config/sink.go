@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/deedhq/deed/internal/document"
 	"github.com/deedhq/deed/internal/limits"
 )
 
@@ -44,7 +43,7 @@ func (s *section) sink(name string) Sink {
 	if !ok {
 		if out.Type != "" {
 			s.Keyf("type", "no sink type is called %q%s; the types are %s",
-				out.Type, document.DidYouMean(out.Type, types), strings.Join(types, ", "))
+				out.Type, s.DidYouMean(out.Type, types), strings.Join(types, ", "))
 		}
 		return out // which keys it may have is not known
 	}

@@ -97,7 +97,7 @@ func (s *section) match(uses []use) {
 	for _, u := range uses {
 		used[u.sink] = true
 		if !slices.Contains(names, u.sink) {
-			s.Problemf(u.line, u.path, "no sink is named %q%s", u.sink, document.DidYouMean(u.sink, names))
+			s.Problemf(u.line, u.path, "no sink is named %q%s", u.sink, s.DidYouMean(u.sink, names))
 			// What was most likely meant is not reported as unused as well.
 			used[document.Closest(u.sink, names)] = true
 		}

@@ -25,24 +25,44 @@ func (p *Problem) Error() string {
 	return fmt.Sprintf("%s:%d: %s: %s", p.file, p.line, p.path, p.text)
 }
 
+// How much is said of a file that is wrong in many places: it may be a stranger's, and read by a process that serves others.
+const (
+	maxProposals = 10   // words that are compared with all that are known
+	maxProblem   = 1000 // bytes of a problem
+	maxKey       = 250  // bytes of a key in a path: one may be as long as the file, and have many below it
+)
+
 // Reader reads one file and gathers what is wrong with it.
 type Reader struct {
 	File     string // its name
+	Most     int    // problems that are said; of ten times as many those that come first. 0: all
 	problems []*Problem
+	more     int // that are only counted
+	proposed int // words for which one was looked for
 }
 
 // Problemf notes a problem of a line, and of what has that path.
 func (r *Reader) Problemf(line int, path, format string, args ...any) {
+	if r.Most > 0 && len(r.problems) == 10*r.Most {
+		r.more++
+		return
+	}
 	r.problems = append(r.problems, r.NewProblem(line, path, format, args...))
 }
 
 // NewProblem makes a problem that is none of the file's own.
 func (r *Reader) NewProblem(line int, path, format string, args ...any) *Problem {
-	return &Problem{file: r.File, line: line, path: path, text: fmt.Sprintf(format, args...)}
+	return &Problem{file: r.File, line: line, path: clip(path, maxProblem), text: clip(fmt.Sprintf(format, args...), maxProblem)}
 }
 
-// Err joins all problems noted, as [InOrder] does.
-func (r *Reader) Err() error { return InOrder(r.problems) }
+// Err joins the problems noted, as [InOrder] does, and says how many more there are.
+func (r *Reader) Err() error {
+	err := InOrder(r.problems)
+	if over := len(r.problems) - r.Most; r.Most > 0 && over > 0 { // they are in order now
+		return errors.Join(InOrder(r.problems[:r.Most]), fmt.Errorf("and %d more problems", over+r.more))
+	}
+	return err
+}
 
 // InOrder joins problems in the order of their lines, each a line; nil without one.
 func InOrder(problems []*Problem) error {
@@ -54,8 +74,17 @@ func InOrder(problems []*Problem) error {
 	return errors.Join(errs...)
 }
 
+// clip shortens what a file may make as long as it is itself.
+func clip(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "…"
+}
+
 // Join makes the path of key inside path.
 func Join(path, key string) string {
+	key = clip(key, maxKey)
 	if key == "" || strings.ContainsFunc(key, func(c rune) bool { return !unicode.IsPrint(c) }) {
 		key = strconv.Quote(key)
 	}
@@ -66,8 +95,12 @@ func Join(path, key string) string {
 }
 
 // DidYouMean proposes the one of known that is closest to a misspelt word, as
-// a text to put behind a problem.
-func DidYouMean(word string, known []string) string {
+// a text to put behind a problem, for the first ten of a file: who has written more of
+// them wrong has another list in mind, and each is compared with all that are known.
+func (r *Reader) DidYouMean(word string, known []string) string {
+	if r.proposed++; r.proposed > maxProposals {
+		return ""
+	}
 	if best := Closest(word, known); best != "" {
 		return fmt.Sprintf(" (did you mean %q?)", best)
 	}
@@ -79,11 +112,12 @@ func DidYouMean(word string, known []string) string {
 func Closest(word string, known []string) string {
 	best, least := "", 0
 	for _, k := range known {
-		if len(word) > 2*len(k)+2 {
-			continue
+		most := max(1, len(k)/3)
+		if len(word) > len(k)+most || len(k) > len(word)+most {
+			continue // the letters too many or too few are more than that
 		}
 		d := distance(word, k)
-		if d <= max(1, len(k)/3) && (best == "" || d < least) {
+		if d <= most && (best == "" || d < least) {
 			best, least = k, d
 		}
 	}

@@ -16,7 +16,28 @@ type Section struct {
 	Path  string
 	Line  int
 	Node  *Node
-	asked []string
+	asked []string // in that order
+	keys  map[string]*sectionKey
+}
+
+// sectionKey is a key that the section has, or was asked for: a section may have tens of thousands, and is asked for each.
+type sectionKey struct {
+	Entry
+	has, asked bool
+}
+
+// key is that of a name.
+func (s *Section) key(name string) *sectionKey {
+	if s.keys == nil {
+		s.keys = map[string]*sectionKey{}
+		for _, e := range s.Node.Entries {
+			s.keys[e.Key] = &sectionKey{Entry: e, has: true}
+		}
+	}
+	if s.keys[name] == nil {
+		s.keys[name] = &sectionKey{}
+	}
+	return s.keys[name]
 }
 
 // Section makes a section of a value, or reports why that cannot be and
@@ -53,10 +74,12 @@ func (s *Section) Has(key string) bool {
 
 // Entry is the one of key, which is asked for.
 func (s *Section) Entry(key string) (Entry, bool) {
-	if !slices.Contains(s.asked, key) {
+	k := s.key(key)
+	if !k.asked {
+		k.asked = true
 		s.asked = append(s.asked, key)
 	}
-	return s.Node.Entry(key)
+	return k.Entry, k.has
 }
 
 // Get returns the value of key, or nil, with a problem reported if it has none.
@@ -70,8 +93,8 @@ func (s *Section) Get(key string) *Node {
 
 // LineOf returns the line of a key that the section has, else its own.
 func (s *Section) LineOf(key string) int {
-	if e, ok := s.Node.Entry(key); ok {
-		return e.Line
+	if k := s.key(key); k.has {
+		return k.Line
 	}
 	return s.Line
 }
@@ -109,7 +132,7 @@ func (r *Reader) TextOf(n *Node, path string) string {
 func (s *Section) Choice(key string, choices ...string) string {
 	v := s.Text(key)
 	if v != "" && !slices.Contains(choices, v) {
-		s.Keyf(key, "%q is none of %s%s", v, strings.Join(choices, ", "), DidYouMean(v, choices))
+		s.Keyf(key, "%q is none of %s%s", v, strings.Join(choices, ", "), s.DidYouMean(v, choices))
 		return ""
 	}
 	return v
@@ -221,8 +244,8 @@ func (s *Section) Sub(key string) *Section {
 // Done reports the keys that nobody has asked for.
 func (s *Section) Done() {
 	for _, e := range s.Node.Entries {
-		if !slices.Contains(s.asked, e.Key) {
-			s.Problemf(e.Line, Join(s.Path, e.Key), "unknown key%s", DidYouMean(e.Key, s.asked))
+		if !s.key(e.Key).asked {
+			s.Problemf(e.Line, Join(s.Path, e.Key), "unknown key%s", s.DidYouMean(e.Key, s.asked))
 		}
 	}
 }

@@ -24,35 +24,61 @@ const (
 	maxField = 1 << 20
 )
 
-// variables are the data as CEL takes them. It has no numbers beyond a double's, which PostgreSQL stores: a repeat would not mend that, either.
-// Errors: [ConditionError].
-func (p *Plan) variables(d Data) (map[string]any, error) {
-	input, err := decode(d.Input, map[string]any{})
-	if err != nil {
-		return nil, &ConditionError{fmt.Errorf("the run's input: %w", err)}
+// decoded is what the expressions of a step see, but for secrets.
+type decoded struct {
+	of            *Step // or nil: nothing is decoded yet
+	input, params any
+	steps         map[string]any
+	err           error
+}
+
+// variables are the data as CEL takes them. Errors: [ConditionError].
+func (s *Step) variables(p *Plan, d Data) (map[string]any, error) {
+	v := d.once
+	if v == nil || v.of != nil && v.of != s {
+		v = &decoded{}
 	}
-	params, err := decode(p.Params, map[string]any{})
-	if err != nil {
-		return nil, &ConditionError{fmt.Errorf("the plan's params: %w", err)}
+	if v.of == nil {
+		v.of = s
+		v.err = v.decode(p, d)
 	}
-	steps := map[string]any{}
-	for id, r := range d.Steps {
-		output, err := decode(r.Output, nil)
-		if err == nil {
-			var failure any
-			if failure, err = decode(r.Error, nil); err == nil {
-				steps[id] = map[string]any{"status": r.Status, "output": output, "error": failure}
-			}
-		}
-		if err != nil {
-			return nil, &ConditionError{fmt.Errorf("what step %s came to: %w", id, err)}
-		}
+	if v.err != nil {
+		return nil, &ConditionError{v.err}
 	}
 	secrets := d.Secrets
 	if secrets == nil {
 		secrets = map[string]string{}
 	}
-	return map[string]any{"input": input, "params": params, "steps": steps, "secrets": secrets}, nil
+	return map[string]any{"input": v.input, "params": v.params, "steps": v.steps, "secrets": secrets}, nil
+}
+
+// decode reads what the step asks for. CEL has no numbers beyond a double's, which PostgreSQL stores: a repeat would not mend that, either.
+func (v *decoded) decode(p *Plan, d Data) (err error) {
+	if v.input, err = decode(d.Input, map[string]any{}); err != nil {
+		return fmt.Errorf("the run's input: %w", err)
+	}
+	if v.params, err = decode(p.Params, map[string]any{}); err != nil {
+		return fmt.Errorf("the plan's params: %w", err)
+	}
+	v.steps = map[string]any{}
+	for _, u := range v.of.Uses {
+		r, ok := d.Steps[u.Step]
+		if !ok {
+			continue
+		}
+		var output, failure any
+		if u.Output {
+			output, err = decode(r.Output, nil)
+		}
+		if u.Error && err == nil {
+			failure, err = decode(r.Error, nil)
+		}
+		if err != nil {
+			return fmt.Errorf("what step %s came to: %w", u.Step, err)
+		}
+		v.steps[u.Step] = map[string]any{"status": r.Status, "output": output, "error": failure}
+	}
+	return nil
 }
 
 // decode keeps whole numbers whole: an int, or a uint where they are too large for one.

@@ -20,6 +20,7 @@ import (
 const (
 	maxExpression = 4096 // characters
 	maxDepth      = 50   // of its parts in parts
+	maxPrograms   = 5000 // in a plan
 	maxKeyed      = 4    // maps that have keys of a macro's variable
 	costLimit     = 100_000
 	fieldLimit    = 10 * costLimit // of all that stand under a key of a step
@@ -51,6 +52,12 @@ func (r *reader) condition(st *Step, text string, line int, path string) *expres
 }
 
 func (r *reader) compile(st *Step, text string, line int, path string) (*expression, *cel.Type) {
+	if r.expressions++; r.expressions > maxPrograms {
+		if r.expressions == maxPrograms+1 {
+			r.Problemf(line, path, "a plan has at most %d expressions: this is one more, and no other is looked at", maxPrograms)
+		}
+		return nil, nil
+	}
 	env, err := environment()
 	if err != nil {
 		r.Problemf(line, path, "%s", err)
@@ -80,6 +87,7 @@ func (r *reader) compile(st *Step, text string, line int, path string) (*express
 		r.Problemf(line, path, "%s", firstLine(err.Error()))
 		return nil, nil
 	}
+	r.plan.size += 1<<10 + 100*len(text) // as was measured
 	return &expression{program}, compiled.OutputType()
 }
 
@@ -114,14 +122,14 @@ func firstLine(s string) string {
 // references notes the steps that an expression asks about: each is named, so that it is
 // known which must have ended before.
 func (r *reader) references(st *Step, root ast.Expr, line int, path string) {
-	named := map[int64]bool{} // the "steps" that a name follows
-	fields := map[int64]string{}
+	named := map[int64]bool{}    // the "steps" that a name follows
+	fields := map[int64]string{} // what is asked for of an expression
 	ast.PreOrderVisit(root, ast.NewExprVisitor(func(e ast.Expr) {
 		if r.secretOf(st, e, named, line, path) {
 			return
 		}
-		if e.Kind() == ast.SelectKind {
-			fields[e.AsSelect().Operand().ID()] = e.AsSelect().FieldName()
+		if whole, field, ok := taken(e); ok && (e.Kind() == ast.SelectKind || slices.Contains(stepFields, field)) {
+			fields[whole.ID()] = field
 		}
 		of, step, ok := selected(e, "steps")
 		if !ok {
@@ -135,9 +143,10 @@ func (r *reader) references(st *Step, root ast.Expr, line int, path string) {
 			r.Problemf(line, path, "the step asks about itself")
 			return
 		}
-		r.uses = append(r.uses, use{of: st, step: step, line: line, path: path})
-		if field, ok := fields[e.ID()]; ok && !slices.Contains(stepFields, field) {
-			r.Problemf(line, path, "a step has %s, and no %s%s", strings.Join(stepFields, ", "), field, document.DidYouMean(field, stepFields))
+		field := fields[e.ID()] // "" for one that is taken whole, or passed on
+		r.uses = append(r.uses, use{of: st, step: step, asks: field, line: line, path: path})
+		if field != "" && !slices.Contains(stepFields, field) {
+			r.Problemf(line, path, "a step has %s, and no %s%s", strings.Join(stepFields, ", "), field, r.DidYouMean(field, stepFields))
 		}
 	}))
 }
@@ -169,6 +178,12 @@ func (r *reader) secretOf(st *Step, e ast.Expr, named map[int64]bool, line int, 
 
 // selected takes WHAT.NAME and WHAT["NAME"] apart, of steps and of secrets.
 func selected(e ast.Expr, what string) (whole ast.Expr, name string, ok bool) {
+	whole, name, ok = taken(e)
+	return whole, name, ok && whole.Kind() == ast.IdentKind && whole.AsIdent() == what
+}
+
+// taken takes X.NAME and X["NAME"] apart.
+func taken(e ast.Expr) (whole ast.Expr, name string, ok bool) {
 	switch e.Kind() {
 	case ast.SelectKind:
 		whole, name = e.AsSelect().Operand(), e.AsSelect().FieldName()
@@ -185,7 +200,7 @@ func selected(e ast.Expr, what string) (whole ast.Expr, name string, ok bool) {
 	default:
 		return nil, "", false
 	}
-	return whole, name, whole.Kind() == ast.IdentKind && whole.AsIdent() == what
+	return whole, name, true
 }
 
 // value is a value of a plan in which texts may hold ${expressions}.
@@ -313,6 +328,14 @@ type Data struct {
 	Steps map[string]Result
 	// Secrets are values by the step's own names for them; a request's headers and body see them.
 	Secrets map[string]string
+
+	once *decoded
+}
+
+// Once is d for what one step is asked by one goroutine: it is decoded when that is first needed, and not for each key anew.
+func (d Data) Once() Data {
+	d.once = &decoded{}
+	return d
 }
 
 // Result is what a step came to.
@@ -336,7 +359,7 @@ func (s *Step) Holds(p *Plan, d Data) (bool, error) {
 	if s.when == nil {
 		return true, nil
 	}
-	vars, err := p.variables(d)
+	vars, err := s.variables(p, d)
 	if err != nil {
 		return false, err
 	}
@@ -358,7 +381,7 @@ func (s *Step) Resolve(p *Plan, key string, d Data) (json.RawMessage, error) {
 	if v == nil {
 		return nil, nil
 	}
-	vars, err := p.variables(d)
+	vars, err := s.variables(p, d)
 	if err != nil {
 		return nil, err
 	}

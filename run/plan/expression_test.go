@@ -105,7 +105,7 @@ func TestStep_ErrCondition(t *testing.T) {
 // A number that PostgreSQL stores and CEL does not have is one, too.
 func TestStep_ErrConditionOfANumber(t *testing.T) {
 	t.Parallel()
-	p, s := asking(t, `when: "input.n > 1", with: {x: "${steps.a.output}"}`)
+	p, s := asking(t, `when: "input.n > 1", with: {x: ["${steps.a.output}", "${steps.a.error}"]}`)
 	large := strings.Repeat("9", 401)
 	for name, d := range map[string]plan.Data{
 		"input":  {Input: json.RawMessage(`{"n": ` + large + `}`)},

@@ -37,6 +37,7 @@ type Plan struct {
 
 	body []byte
 	hash [sha256.Size]byte
+	size int
 }
 
 // Step is a step of a plan.
@@ -55,8 +56,8 @@ type Step struct {
 	Timeout  time.Duration // 0: the engine's own
 	// AtMostOnce: an attempt of which nobody knows whether it was made is not repeated.
 	AtMostOnce bool
-	// Uses are the steps that its expressions ask about.
-	Uses []string
+	// Uses are the steps that its expressions ask about, in the order in which they do first.
+	Uses []Use
 	// Secrets are references by the name that the step knows them by, never values (R9).
 	Secrets map[string]string
 
@@ -69,7 +70,28 @@ type Step struct {
 	For               time.Duration // of sleep, unless Until says when
 	fields            map[string]*value
 	when              *expression
-	afterLines        []int // of After
+	uses              map[string]int // where each is in Uses
+	afterLines        []int          // of After
+}
+
+// Use is a step that another one's expressions ask about, and what of it, besides its status: nothing else of it is looked at.
+type Use struct {
+	Step          string
+	Output, Error bool
+}
+
+// use notes that an expression asks for what stands under a field of a step, or "": for all of it.
+func (s *Step) use(step, field string) {
+	i, ok := s.uses[step]
+	if !ok {
+		if s.uses == nil {
+			s.uses = map[string]int{}
+		}
+		i = len(s.Uses)
+		s.uses[step], s.Uses = i, append(s.Uses, Use{Step: step})
+	}
+	s.Uses[i].Output = s.Uses[i].Output || field == "output" || field == ""
+	s.Uses[i].Error = s.Uses[i].Error || field == "error" || field == ""
 }
 
 // Body is the plan in its canonical form: JSON without spaces, its keys sorted, but for the
@@ -78,6 +100,9 @@ func (p *Plan) Body() []byte { return append([]byte(nil), p.body...) }
 
 // SHA256 is that of [Plan.Body].
 func (p *Plan) SHA256() []byte { return append([]byte(nil), p.hash[:]...) }
+
+// Size is about how many bytes the plan takes in memory: what is compiled of its expressions, mostly.
+func (p *Plan) Size() int { return p.size }
 
 // Step is the one of that name, or nil.
 func (p *Plan) Step(id string) *Step {

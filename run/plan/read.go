@@ -16,6 +16,9 @@ import (
 // MaxBytes is how large a plan may be, as a file and in its canonical form.
 const MaxBytes = document.MaxBytes
 
+// maxProblems is how many of a plan's problems are said.
+const maxProblems = 100
+
 // MaxSteps is how many steps a plan may have.
 const MaxSteps = 1000
 
@@ -25,12 +28,12 @@ var (
 	secretForm = regexp.MustCompile(`^secret://[A-Za-z0-9_][A-Za-z0-9._/-]{0,199}$`)
 )
 
-// Parse reads a plan, in YAML or JSON; name is the file's. An [deed.Invalid] error joins all
-// problems in the order of their lines, each a line such as
+// Parse reads a plan, in YAML or JSON; name is the file's. An [deed.Invalid] error joins the
+// problems, the first hundred, in the order of their lines, each a line such as
 //
 //	ship.yaml:12: steps.mail.after: no step is called "chrage" (did you mean "charge"?)
 func Parse(name string, data []byte) (*Plan, error) {
-	r := &reader{Reader: &document.Reader{File: name}, plan: &Plan{}}
+	r := &reader{Reader: &document.Reader{File: name, Most: maxProblems}, plan: &Plan{}}
 	if root := r.Parse(data, "a plan has plan, version and steps", "plan, version and steps"); root != nil {
 		r.read(root)
 	}
@@ -46,12 +49,16 @@ type reader struct {
 	plan   *Plan
 	uses   []use
 	unread map[string]bool // steps of which a problem left nothing to look at
+
+	expressions int // so far
+	n           int // expressions so far
 }
 
-// use is an expression's mention of a step.
+// use is an expression's mention of a step, and of what of it.
 type use struct {
 	of   *Step
 	step string
+	asks string // status, output or error; or "" for all of them
 	line int
 	path string
 }
@@ -92,6 +99,7 @@ func (r *reader) read(root *document.Node) {
 		r.Problemf(1, "", "as JSON the plan has %d bytes; at most %d are possible", len(p.body), MaxBytes)
 	}
 	p.hash = sha256.Sum256(p.body)
+	p.size += 1<<10*len(p.Steps) + 16*len(p.body)
 }
 
 // json is a part of the plan as JSON; what JSON does not have is reported with the whole.
@@ -175,11 +183,13 @@ func (r *reader) step(name string, s *document.Section) *Step {
 
 // common reads what steps of all kinds have.
 func (r *reader) common(st *Step, s *document.Section) {
+	named := map[string]bool{}
 	s.Texts("after", func(v string, line int) {
-		if slices.Contains(st.After, v) {
+		if named[v] {
 			s.Problemf(line, document.Join(s.Path, "after"), "%q is named twice", v)
 			return
 		}
+		named[v] = true
 		st.After, st.afterLines = append(st.After, v), append(st.afterLines, line)
 	})
 	st.NeedsSuccess = s.Choice("needs", "success", "done") != "done"
@@ -321,7 +331,7 @@ func (r *reader) graph() {
 	for _, s := range steps {
 		for i, a := range s.After {
 			if _, ok := at[a]; !ok && !r.unread[a] {
-				r.Problemf(s.afterLines[i], "steps."+s.ID+".after", "no step is called %q%s", a, document.DidYouMean(a, ids))
+				r.Problemf(s.afterLines[i], "steps."+s.ID+".after", "no step is called %q%s", a, r.DidYouMean(a, ids))
 			}
 		}
 	}
@@ -339,12 +349,12 @@ func (r *reader) graph() {
 		switch {
 		case r.unread[u.step]:
 		case !ok:
-			r.Problemf(u.line, u.path, "no step is called %q%s", u.step, document.DidYouMean(u.step, ids))
+			r.Problemf(u.line, u.path, "no step is called %q%s", u.step, r.DidYouMean(u.step, ids))
 		case len(circles) > 0: // who waits for whom is not known
 		case !before[at[u.of.ID]].has(i):
 			r.Problemf(u.line, u.path, "step %q need not have ended by then: name it in after", u.step)
-		case !slices.Contains(u.of.Uses, u.step):
-			u.of.Uses = append(u.of.Uses, u.step)
+		default:
+			u.of.use(u.step, u.asks)
 		}
 	}
 }

@@ -198,9 +198,42 @@ func TestParse_ErrBounds(t *testing.T) {
 	if _, err := plan.Parse("p", []byte(large)); err == nil || !strings.Contains(err.Error(), "as JSON the plan has") {
 		t.Error(err)
 	}
+	computed := func(n int) string {
+		return withSteps("a: {kind: go, handler: h, with: {x: ["+strings.Repeat("'${1}',", n-1)+"1]}}", "b: {kind: go, handler: h, when: 'true'}", "c: {kind: go, handler: h}")
+	}
+	parse(t, computed(5000))
+	if _, err := plan.Parse("p", []byte(computed(30_000))); err == nil || !strings.Contains(err.Error(), "p:4: steps.a.with.x: a plan has at most 5000 expressions") || strings.Contains(err.Error(), "\n") {
+		t.Error(err)
+	}
 	long := withSteps("a: {kind: go, handler: h, when: \"" + strings.Repeat("true && ", 600) + "true\"}")
 	if _, err := plan.Parse("p", []byte(long)); err == nil || !strings.Contains(err.Error(), "at most 4096 are possible") {
 		t.Error(err)
+	}
+}
+
+// It is known what of other steps a step asks for: all of it, where that cannot be told.
+func TestParse_Uses(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]plan.Use{
+		"steps.a.status":                                 {Step: "a"},
+		"steps['a']['status']":                           {Step: "a"},
+		"steps.a.output.n == 1":                          {Step: "a", Output: true},
+		"steps.a['output']":                              {Step: "a", Output: true},
+		"has(steps.a.error) || steps.a.status == 'x'":    {Step: "a", Error: true},
+		"steps.a.output == 1 ? steps.a.error.code : 'x'": {Step: "a", Output: true, Error: true},
+		"steps.a":                                            {Step: "a", Output: true, Error: true},
+		"[steps.a].map(s, s.output)":                         {Step: "a", Output: true, Error: true},
+		"[steps['a'], steps.a.status].size()":                {Step: "a", Output: true, Error: true},
+		"steps.a[input.field]":                               {Step: "a", Output: true, Error: true},
+		"'output' in steps.a":                                {Step: "a", Output: true, Error: true},
+		"steps.a['other']":                                   {Step: "a", Output: true, Error: true},
+		"[1].map(x, [2].map(y, steps.a.output.list[x]))":     {Step: "a", Output: true},
+		"steps.a.status == 'SUCCESS' && input.steps.a.n > 1": {Step: "a"},
+	} {
+		p := parse(t, withSteps("a: {kind: sleep, for: 1s}", "b: {kind: go, handler: h, after: [a], with: {x: \"${"+text+"}\"}}"))
+		if d := cmp.Diff([]plan.Use{want}, p.Steps[1].Uses); d != "" {
+			t.Errorf("%s: %s", text, d)
+		}
 	}
 }
 
