@@ -3,7 +3,6 @@ package plan_test
 import (
 	"encoding/json"
 	"fmt"
-	"runtime"
 	"strings"
 	"testing"
 
@@ -46,22 +45,42 @@ func TestStep_ResolveOfManyOutputs(t *testing.T) {
 	const n = 999
 	var steps, after, status strings.Builder
 	d := plan.Data{Steps: map[string]plan.Result{}}
-	output, _ := json.Marshal(map[string]any{"n": make([]int, 8<<10)})
+	unread := json.RawMessage(strings.Repeat("no JSON: who reads it says so. ", 500))
 	for i := range n {
 		fmt.Fprintf(&steps, "s%d: {kind: sleep, for: 1s}\n  ", i)
 		fmt.Fprintf(&after, "s%d,", i)
 		fmt.Fprintf(&status, `"${steps.s%d.status}",`, i)
-		d.Steps[fmt.Sprint("s", i)] = plan.Result{Status: "SUCCESS", Output: output}
+		d.Steps[fmt.Sprint("s", i)] = plan.Result{Status: "SUCCESS", Output: unread, Error: unread}
 	}
 	p := parse(t, withSteps(steps.String()+"z: {kind: go, handler: h, after: ["+after.String()+"], with: {x: ["+status.String()+"]}}"))
-	var before, then runtime.MemStats
-	runtime.ReadMemStats(&before)
 	got, err := p.Step("z").Resolve(p, "with", d)
-	runtime.ReadMemStats(&then)
 	if err != nil || strings.Count(string(got), `"SUCCESS"`) != n {
 		t.Fatalf("%d bytes, %v", len(got), err)
 	}
-	if made := then.TotalAlloc - before.TotalAlloc; made > 32<<20 {
-		t.Errorf("%d bytes were made for statuses alone", made)
+}
+
+// What one step is asked is decoded once, and of it what that step asks for: of another one it is decoded anew.
+func TestData_Once(t *testing.T) {
+	t.Parallel()
+	p := parse(t, withSteps("a: {kind: sleep, for: 1s}", `b: {kind: http, after: [a], when: "steps.a.status == 'SUCCESS'", url: "https://h/${input.n}", headers: {k: "${secrets.k}"}, secrets: {k: "secret://k"}}`, `c: {kind: go, handler: h, after: [a], with: {x: "${steps.a.output}"}}`))
+	d := plan.Data{Input: json.RawMessage(`{"n": 1}`), Steps: map[string]plan.Result{"a": {Status: "SUCCESS", Output: json.RawMessage("7")}}}.Once()
+	if holds, err := p.Step("b").Holds(p, d); err != nil || !holds {
+		t.Fatal(holds, err)
+	}
+	input := d.Input[0]
+	d.Input[0] = '!' // no JSON: who decodes it anew says so
+	if url, err := p.Step("b").Resolve(p, "url", d); string(url) != `"https://h/1"` || err != nil {
+		t.Errorf("%s, %v", url, err)
+	}
+	d.Secrets = map[string]string{"k": "s3"} // resolved later than all else
+	if headers, err := p.Step("b").Resolve(p, "headers", d); string(headers) != `{"k":"s3"}` || err != nil {
+		t.Errorf("%s, %v", headers, err)
+	}
+	if got, err := p.Step("c").Resolve(p, "with", d); err == nil {
+		t.Errorf("another step: %s", got)
+	}
+	d.Input[0] = input
+	if got, err := p.Step("c").Resolve(p, "with", d); string(got) != `{"x":7}` || err != nil {
+		t.Errorf("%s, %v", got, err)
 	}
 }
