@@ -117,6 +117,7 @@ var harmlessChanges = []harmless{
 	{"settings", "database_oid system_identifier", "", "where it belongs: what sends holds when it is another, and says so"},
 	{"settings", "bound_logins removed_tenants single_tenant", "", "whether there is anything to ask for at all: a wall between tenants, and nobody is owed anything by it; the next that is bound, removed or added sets it"},
 	{"subscriptions", "name door max_attempts lease backoff start created_at", "", setting},
+	{"subscriptions", "door_until", "", "until when faces finish what they have of a door that was; what they finish has its receipt"},
 	{"subscriptions", "read_window read_since", "r.id = 0", "what nobody declared is never a stream"},
 	{"subscriptions", "list_version start_window", "", "only the backfill reads it, which has finished"},
 	{"subscriptions", "since_lane", "", "which of its lanes are of the stream that it is now: they say it themselves"},
