@@ -57,7 +57,7 @@ var harmlessChanges = []harmless{
 	},
 	{"channel_outbox", "run_id job_id", "r.job_id is null or r.run_id is null", "of no campaign: what is of one is held against its jobs"},
 	{"channel_messages", "body text sender source kind reply_to platform_message_id contact_id correlation_id", "", said},
-	{"channel_messages", "attempts claim claimed_at claimed_by lease_until held_at turn error", "", schedule},
+	{"channel_messages", "attempts claim claimed_at claimed_by lease_until lost_claims held_at turn error", "", schedule},
 	{"channel_messages", "id received_at finished_at", "", "by which id, and when: the row stays, and its status is held against the audit log"},
 	{"message_transitions", "delete from_status to_status", "", "a change of status that is not listed is refused, aloud"},
 	{"delivery_transitions", "delete from_status to_status made_by meaning", "", "a change of status that is not listed is refused, aloud"},
