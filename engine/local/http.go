@@ -146,12 +146,15 @@ func (it *item) refusal(r asked, a httpcall.Answer) error {
 	if a.Status >= 200 && a.Status <= 299 {
 		return nil
 	}
-	if it.guard.inText(string(a.Body)) {
-		return errLeak() // a line of it is stored, whatever is kept of it else, and may end within a value
-	}
-	f := &run.Failure{Category: "provider", Code: fmt.Sprintf("HTTP_%d", a.Status), Err: fmt.Errorf("%s %s answers %d: %s", r.method, r.url.Host, a.Status, httpcall.Line(a.Body))}
 	// Of a conflict the first request with this key may still be under way, and of a time-out it may be done all the same.
 	known := a.Status >= 400 && a.Status <= 499 && a.Status != http.StatusRequestTimeout && a.Status != http.StatusConflict
+	if it.guard.inText(string(a.Body)) { // a line of it is stored, whatever is kept of it else, and may end within a value
+		if it.once && !known {
+			return errUnknownLeak()
+		}
+		return errLeak()
+	}
+	f := &run.Failure{Category: "provider", Code: fmt.Sprintf("HTTP_%d", a.Status), Err: fmt.Errorf("%s %s answers %d: %s", r.method, r.url.Host, a.Status, httpcall.Line(a.Body))}
 	if known {
 		f.Category, f.NotDone = "user", it.first()
 	}

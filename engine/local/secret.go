@@ -63,22 +63,31 @@ func errLeak() error {
 	return &run.Failure{Category: "secret", Code: "SECRET_LEAK", Final: true, Err: errors.New("what the step has said has the value of a secret in it, and was not stored")}
 }
 
+// errUnknownLeak is what a step has failed with that may have been done, and must not be repeated, and has told a secret: a person decides of it.
+func errUnknownLeak() error {
+	return &run.Failure{Category: "secret", Code: "OUTCOME_UNKNOWN", Final: true, Err: errors.New("the answer had a secret in it, and was not stored: nobody knows whether it was done")}
+}
+
 // checked is what a step has returned, or an error where there is the value of a secret in it.
 func (g guard) checked(output json.RawMessage, err error) (json.RawMessage, error) {
 	if len(g.values) == 0 {
 		return output, err
 	}
-	leaks := g.inJSON(output)
+	leaks, unknown := g.inJSON(output), false
 	if err != nil {
 		leaks = leaks || g.inStored(err.Error())
 		if f, ok := errors.AsType[*run.Failure](err); ok {
 			leaks = leaks || g.inStored(f.Code) || g.inStored(f.Category)
+			unknown = f.Code == "OUTCOME_UNKNOWN"
 		}
 		if reason, ok := run.Skipped(err); ok {
 			leaks = leaks || g.inStored(reason)
 		}
 	}
-	if leaks {
+	switch {
+	case leaks && unknown:
+		return nil, errUnknownLeak()
+	case leaks:
 		return nil, errLeak()
 	}
 	return output, err

@@ -99,8 +99,10 @@ func TestContract_R9_NoSecretIsStored(t *testing.T) {
 		"escaped error": func(ctx context.Context) (any, error) { return nil, errors.New("refused: " + inJSON(secret(ctx))) },
 		"escaped skip":  func(ctx context.Context) (any, error) { return nil, run.Skip("not with " + inJSON(secret(ctx))) },
 		"escaped panic": func(ctx context.Context) (any, error) { panic("no: " + inJSON(secret(ctx))) },
-		"quoted error":  func(ctx context.Context) (any, error) { return nil, fmt.Errorf("refused: %q", run.Secret(ctx, "lines")) },
-		"quoted twice":  func(ctx context.Context) (any, error) { return nil, fmt.Errorf("refused: %q", inJSON(secret(ctx))) },
+		"quoted error": func(ctx context.Context) (any, error) {
+			return nil, fmt.Errorf("refused: %q", run.Secret(ctx, "lines"))
+		},
+		"quoted twice": func(ctx context.Context) (any, error) { return nil, fmt.Errorf("refused: %q", inJSON(secret(ctx))) },
 		"no number": func(ctx context.Context) (any, error) {
 			_, err := strconv.Atoi(run.Secret(ctx, "lines"))
 			return nil, err
@@ -404,8 +406,9 @@ func TestContract_R9_SecretsInAnswersThatAreNotKept(t *testing.T) {
 		"json_within": "it says: " + within[20:] + string(escaped) + large,
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.WriteHeader(http.StatusForbidden)
-		_, _ = w.Write([]byte(answers[strings.TrimPrefix(r.URL.Path, "/")]))
+		name, once := strings.CutPrefix(strings.TrimPrefix(r.URL.Path, "/"), "once/")
+		w.WriteHeader(map[bool]int{false: http.StatusForbidden, true: http.StatusBadGateway}[once])
+		_, _ = w.Write([]byte(answers[name]))
 	}))
 	defer server.Close()
 	steps := ""
@@ -413,11 +416,29 @@ func TestContract_R9_SecretsInAnswersThatAreNotKept(t *testing.T) {
 		steps += name + `: {kind: http, url: "` + server.URL + `/` + name + `", secrets: {key: "secret://psp"}, headers: {authorization: "Bearer ${secrets.key}"}}, `
 	}
 	put(t, db, `{plan: p, version: "1", steps: {`+steps+`last: {kind: sleep, for: 1ms}}}`)
-	serve(t, db, local.Options{Secrets: vault{"secret://psp": token}, AllowHosts: []string{"127.0.0.1"}})
+	serve(t, db, local.Options{Secrets: vault{"secret://psp": token}, AllowHosts: []string{"127.0.0.1"}, Handlers: []local.Handler{
+		local.Step("said", func(ctx context.Context, _ nothing) (nothing, error) {
+			return nil, &run.Failure{Code: "OUTCOME_UNKNOWN", Final: true, Err: errors.New("no answer to " + run.Secret(ctx, "key"))}
+		}),
+	}})
 	id := start(t, db, "r", nil)
 	want(t, "the run", ended(t, db, id), "FAILED")
 	for name := range answers {
 		want(t, name, errorOf(t, db, id, name), "SECRET_LEAK")
+	}
+
+	// One at most once that may have been done a person decides, whatever was answered.
+	put(t, db, `{plan: p, version: "2", steps: {`+strings.NewReplacer(server.URL+`/`, server.URL+`/once/`, `{kind: http`, `{kind: http, guarantee: at_most_once`).Replace(steps)+`said: {kind: go, handler: said, guarantee: at_most_once, secrets: {key: "secret://psp"}}}}`)
+	answers["said"] = ""
+	again, err := run.Start(t.Context(), db.Pool(pgtest.App), run.Request{Plan: "p", Version: "2", ID: "r"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "a person to be asked of all", func() bool {
+		return pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.run_steps where verdict = 'HOLD_OVER'`) == len(answers)
+	})
+	for name := range answers {
+		want(t, name+" at most once", errorOf(t, db, again.ID, name), "OUTCOME_UNKNOWN")
 	}
 	canaryIn(t, db, "canary")
 }
