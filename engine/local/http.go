@@ -7,14 +7,19 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"mime"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
 
+	"golang.org/x/net/http/httpguts"
+
 	"github.com/deedhq/deed/internal/crash"
+	"github.com/deedhq/deed/internal/header"
 	"github.com/deedhq/deed/internal/httpcall"
 	"github.com/deedhq/deed/run"
 	"github.com/deedhq/deed/run/plan"
@@ -122,8 +127,15 @@ func (it *item) asks(p *plan.Plan, st *plan.Step, data plan.Data) (r asked, err 
 			r.header.Set("Content-Type", "text/plain; charset=utf-8")
 		}
 	}
-	for name, value := range headers {
-		r.header.Set(name, value)
+	// Of those that differ in letters alone, which an older plan may have, the same one is sent at each attempt: it goes under the same key.
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
+		switch {
+		case !header.IsToken(name):
+			return r, &plan.ConditionError{Err: fmt.Errorf("headers: no header can have the name %q", name)}
+		case !httpguts.ValidHeaderFieldValue(headers[name]): // which may be a secret, and is not repeated
+			return r, &plan.ConditionError{Err: fmt.Errorf("headers: what was computed for %q has a line end, or another character that no header can have", name)}
+		}
+		r.header.Set(name, headers[name])
 	}
 	r.header.Set("Idempotency-Key", it.key())
 	return r, nil
