@@ -100,7 +100,7 @@ func (e *Engine) request(ctx context.Context, it *item, p *plan.Plan, st *plan.S
 
 // asks resolves what a step asks for.
 func (it *item) asks(p *plan.Plan, st *plan.Step, data plan.Data) (r asked, err error) {
-	target, err := it.text(p, st, data, "url")
+	target, err := st.URL(p, data)
 	if err != nil {
 		return r, err
 	}

@@ -132,6 +132,47 @@ steps:
 	want(t, "requests", len(s.keys()), 1)
 }
 
+// What a run is given stays where a plan's URL has it, and chooses no other endpoint.
+func TestEngine_AnExpressionStaysInItsPartOfTheURL(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	var mu sync.Mutex
+	got := map[string]string{}
+	s := newShop(t, func(_ int, _ http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		got[r.Header.Get("X-Step")] = r.RequestURI
+	})
+	urls := map[string]struct{ url, requested string }{
+		"close":   {"/orders/${input.order}/close", "/orders/7%2F..%2F..%2Fadmin%2Fusers%2F1%3Fdelete=1%23/close"},
+		"query":   {"/orders?of=${input.who}&n=${input.n}", "/orders?of=a+b%26admin%3D1%23&n=7"},
+		"both":    {"/${input.n}-${input.who}?${input.order}=${input.who}", "/7-a%20b&admin=1%23?7%2F..%2F..%2Fadmin%2Fusers%2F1%3Fdelete%3D1%23=a+b%26admin%3D1%23"},
+		"alone":   {"?of=${input.who}", "/?of=a+b%26admin%3D1%23"},
+		"object":  {"/o/${input.of}", "/o/%7B%22a%22:%22%2F%22%7D"},
+		"written": {"/a/../b/.${input.n}/${input.hidden}${input.n}", "/a/../b/.7/.7"},
+		"hex":     {"/%${input.hex}?${input.dots}", "/%41?.."},
+		"dots":    {"/orders/${input.dots}/close", ""},
+		"dot":     {"/orders/${input.hidden}", ""},
+		"joined":  {"/orders/.${input.hidden}?a", ""},
+		"halves":  {"/orders/${input.hidden}${input.hidden}/close", ""},
+		"escapes": {"/orders/%2${input.e}", ""},
+	}
+	steps := ""
+	for name, u := range urls {
+		steps += fmt.Sprintf("%s: {kind: http, url: %q, headers: {x-step: %s}, retry: {attempts: 3, backoff: 1ms}}, ", name, s.URL+u.url, name)
+	}
+	put(t, db, `{plan: p, version: "1", steps: {`+steps+`last: {kind: sleep, for: 1ms}}}`)
+	serve(t, db, allowed)
+	id := start(t, db, "a", map[string]any{"order": "7/../../admin/users/1?delete=1#", "who": "a b&admin=1#", "n": 7, "of": map[string]any{"a": "/"}, "dots": "..", "hidden": ".", "hex": "41", "e": "e"})
+	want(t, "the run", ended(t, db, id), "FAILED")
+	mu.Lock()
+	defer mu.Unlock()
+	for name, u := range urls {
+		want(t, name, got[name], u.requested)
+		want(t, "why it has failed: "+name, errorOf(t, db, id, name), map[bool]string{true: "CONDITION_ERROR"}[u.requested == ""])
+	}
+}
+
 // Plans that were stored before their headers were looked at are loaded as ever: of two headers that differ in letters alone
 // the same one is sent at each attempt, under the same key, and one that no request can have is not tried again.
 func TestEngine_HeadersOfPlansOfBefore(t *testing.T) {

@@ -233,6 +233,7 @@ func (r *reader) key(st *Step, s *document.Section, key string) {
 		if v := s.Text(key); v != "" {
 			r.url(s, v)
 			st.fields[key] = r.value(st, s.Get(key), path)
+			inURL(st.fields[key])
 		}
 	case "to", "key", "type", "until":
 		if s.Text(key) != "" {
