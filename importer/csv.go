@@ -79,46 +79,76 @@ func (c *csvFile) next(want []string) ([]byte, []string, int, error) {
 func (c *csvFile) row() ([]string, int, error) {
 	for {
 		line := c.lines.line
-		text, over, err := c.read()
+		r, err := c.read()
 		if err != nil {
 			return nil, line, err
 		}
-		if over {
-			return nil, line, &LineError{line, fmt.Errorf("%w; it ends in line %d", c.lines.overError("the row"), max(line, c.lines.line-1))}
+		if r.astray && r.second > 0 {
+			// A quote that was opened by mistake took further lines with it.
+			c.lines.unread(r.text[r.first:], r.second)
 		}
-		row, err := parseRow(text)
+		if r.over {
+			return nil, line, &LineError{line, c.overError(r, line)}
+		}
+		row, err := parseRow(r.text)
 		if err == io.EOF {
 			continue
 		}
 		if err != nil {
-			// A quote that was opened by mistake took further lines with it.
-			if end := bytes.IndexByte(text, '\n') + 1; end > 0 {
-				c.lines.unread(text[end:])
-			}
 			return nil, line, &LineError{line, err}
 		}
-		if !utf8.Valid(text) {
+		if !utf8.Valid(r.text) {
 			return nil, line, &LineError{line, errors.New("not UTF-8")}
 		}
 		return row, line, nil
 	}
 }
 
-// read returns the lines of one row: a line ends it unless a quote is open.
-func (c *csvFile) read() (text []byte, over bool, err error) {
+func (c *csvFile) overError(r csvRow, line int) error {
+	err := c.lines.overError("the row")
+	if r.astray && r.second > 0 {
+		return fmt.Errorf("%w, or has a quote that nothing closes; what follows line %d is read as rows", err, line)
+	}
+	return fmt.Errorf("%w; it ends in line %d", err, max(line, c.lines.line-1))
+}
+
+// csvRow is the lines of one row.
+type csvRow struct {
+	text   []byte // without the first line where that alone is over the limit
+	first  int    // how much of text is the first line
+	second int    // the number of the line behind the first; 0: the row has no other
+	over   bool   // the row is over the limit
+	astray bool   // it is malformed, or its end is not found
+}
+
+// read returns the lines of one row: a line ends it unless a quote is open. What lies behind the first is kept, to be read again if that
+// quote was a mistake; of more than the limit nobody can tell. A line that leaves a quote open has an odd number of them, so the next
+// such one closes it or is malformed: nothing is read more than twice.
+func (c *csvFile) read() (r csvRow, err error) {
 	var q quoting
 	for begun := false; ; begun = true {
 		b, ends, err := c.lines.chunk()
 		if err == io.EOF && begun {
-			return text, over, nil // with a quote open, for parseRow to say
+			r.astray = q == quoted // for parseRow to say
+			return r, nil
 		}
 		if err != nil {
-			return nil, false, err
+			return csvRow{}, err
 		}
-		text, over = c.lines.keep(text, b, over)
+		if r.second == 0 {
+			r.text, r.over = c.lines.keep(r.text, b, r.over)
+			r.first = len(r.text)
+		} else {
+			r.over = r.over || len(r.text)+len(trimEnd(b)) > c.lines.most
+			r.text = append(r.text, b...)
+		}
 		q.scan(b)
-		if ends && q != quoted {
-			return text, over, nil
+		r.astray = q == malformed || len(r.text)-r.first > c.lines.most
+		switch {
+		case r.second > 0 && r.astray, ends && q != quoted:
+			return r, nil
+		case ends && r.second == 0:
+			r.second = c.lines.line
 		}
 	}
 }
@@ -140,26 +170,53 @@ const (
 	fieldStart quoting = iota
 	bare
 	quoted
-	closed // after a quote that closes, or that the next byte makes a literal one
+	closed    // after a quote that closes, or that the next byte makes a literal one
+	ending    // after that and a carriage return
+	malformed // what follows cannot mend the row
 )
 
-// scan follows b. Of a malformed row it knows less than the csv package, which
-// has the last word.
+// scan follows b, to the end of a row or to where it is malformed, as the csv package has it.
 func (q *quoting) scan(b []byte) {
 	for _, c := range b {
-		switch {
-		case *q == quoted:
+		switch *q {
+		case fieldStart, bare:
+			*q = outside(*q, c)
+		case quoted:
 			if c == '"' {
 				*q = closed
 			}
-		case c == ',' || c == '\n':
-			*q = fieldStart
-		case c == '"' && *q != bare:
-			*q = quoted
-		default:
-			*q = bare
+		case closed, ending:
+			*q = behind(*q, c)
+		case malformed:
+			return
 		}
 	}
+}
+
+// outside is where a reader of c is then, who was not within quotes.
+func outside(q quoting, c byte) quoting {
+	switch {
+	case c == ',' || c == '\n':
+		return fieldStart
+	case c != '"':
+		return bare
+	case q == fieldStart:
+		return quoted
+	}
+	return malformed
+}
+
+// behind is where a reader of c is then, who was behind a quote within quotes.
+func behind(q quoting, c byte) quoting {
+	switch {
+	case c == '\n' || c == ',' && q == closed:
+		return fieldStart
+	case c == '"' && q == closed:
+		return quoted
+	case c == '\r' && q == closed:
+		return ending
+	}
+	return malformed
 }
 
 func appendJSON(dst []byte, s string) []byte {

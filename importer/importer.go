@@ -10,6 +10,11 @@
 // the header's order. Blank lines are skipped, and a line break inside quotes
 // is one line feed, whatever it is in the file.
 //
+// A quote that nothing closes, or that stands where none can, costs the line
+// in which it is: those behind it are read as rows. So are those behind the
+// first line of a row that goes on for more than [Options].MaxLine behind it,
+// since nobody can tell then whether it ends.
+//
 // Both may begin with a byte order mark and may end their lines with CRLF.
 //
 // A line that cannot be a message is reported with its number and left out;

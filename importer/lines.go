@@ -29,12 +29,13 @@ func (l *lines) chunk() (b []byte, ends bool, err error) {
 			l.r.Discard(len(mark))
 		}
 	}
-	if len(l.back) > 0 {
-		n := bytes.IndexByte(l.back, '\n') + 1
-		if n == 0 {
-			n = len(l.back)
-		}
+	if n := bytes.IndexByte(l.back, '\n') + 1; n > 0 {
 		b, l.back = l.back[:n], l.back[n:]
+	} else if len(l.back) > 0 {
+		b, l.back = l.back, nil
+		if _, err = l.r.Peek(1); err == nil {
+			return b, false, nil // the rest of its line is still to be read
+		}
 	} else {
 		b, err = l.r.ReadSlice('\n')
 	}
@@ -50,12 +51,9 @@ func (l *lines) chunk() (b []byte, ends bool, err error) {
 	return b, true, nil
 }
 
-// unread gives back whole lines, for chunk to return again.
-func (l *lines) unread(b []byte) {
-	l.line -= bytes.Count(b, []byte("\n"))
-	if len(b) > 0 && !bytes.HasSuffix(b, []byte("\n")) {
-		l.line-- // the last line of a file has no end
-	}
+// unread gives back what was read since a line began, for chunk to return again.
+func (l *lines) unread(b []byte, line int) {
+	l.line = line
 	l.back = append(bytes.Clone(b), l.back...)
 }
 

@@ -10,5 +10,5 @@
 // A process that dies leaves its messages to others, and one that was frozen records
 // nothing when it comes back. What fails is run again when the platform repeats it, or
 // by itself where the platform was told at once that all is well ([AfterAccepted]); after
-// ten attempts it is held for a person.
+// ten failures it is held for a person, and so is what ten processes died of.
 package inbound

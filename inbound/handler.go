@@ -48,7 +48,8 @@ func mostBodyOf(s Source) int64 {
 //	     is held or has too much to do: repeat it
 //
 // It is made for a listener of its own, which everybody may reach (server.Serve has the
-// limits). While [Receiver.Run] does not run it answers 503.
+// limits). While [Receiver.Run] does not run it answers 503, and for a source that waits
+// for its provider ([Receiver.Waiting]).
 func (r *Receiver) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/in/{source}", func(w http.ResponseWriter, req *http.Request) {
@@ -81,7 +82,7 @@ func (s *source) serve(w http.ResponseWriter, req *http.Request) {
 	r := s.receiver
 	ctx, cancel := context.WithTimeout(req.Context(), r.opts.Wait)
 	defer cancel()
-	if !r.running.Load() {
+	if s.ready() != nil {
 		reply(w, http.StatusServiceUnavailable, "not ready")
 		return
 	}
@@ -231,7 +232,7 @@ func (r *Receiver) Take(ctx context.Context, name, correlation string, events ..
 	if s == nil {
 		return &deed.Error{Op: op, Code: deed.NotFound, Err: fmt.Errorf("there is no source %q", name)}
 	}
-	if err := r.Ready(); err != nil {
+	if err := s.ready(); err != nil {
 		return fmt.Errorf("deed: %s: %w", op, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.opts.Wait)

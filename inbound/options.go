@@ -28,8 +28,9 @@ type Options struct {
 	Lease time.Duration
 	// PollInterval is how often a source is looked at that has nothing to do. Default 1s.
 	PollInterval time.Duration
-	// MaxAttempts is after how many attempts a message is held for a person, and its
-	// platform told that all is well: a chat must not stand still. Default 10.
+	// MaxAttempts is how often a message may fail before it is held for a person, and its
+	// platform told that all is well: a chat must not stand still. Claims that were lost, as
+	// the process died, are none of these; after ten of them it is held, too. Default 10.
 	MaxAttempts int
 	// Wait is how long a request may take to be answered. Default 10s.
 	Wait time.Duration

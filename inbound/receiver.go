@@ -7,7 +7,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -32,9 +31,9 @@ type Receiver struct {
 	waiting waiting
 	counts  counts
 
-	why     atomic.Pointer[string] // what it waits for before it takes requests
-	running atomic.Bool            // nothing holds it, and Run has not ended
-	ahead   atomic.Int64           // nanoseconds by which the database's clock is ahead of this machine's
+	running atomic.Bool                       // nothing holds it, and Run has not ended
+	waits   atomic.Pointer[map[string]string] // which sources take nothing yet, and what they wait for; nil: it has not been looked
+	ahead   atomic.Int64                      // nanoseconds by which the database's clock is ahead of this machine's
 }
 
 // Each source has places of its own: one that anybody fills leaves the others theirs.
@@ -83,50 +82,6 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts Options) (*Receiver, erro
 	return r, nil
 }
 
-// Ready says whether requests are taken; an error says what they wait for.
-func (r *Receiver) Ready() error {
-	if r.running.Load() {
-		return nil
-	}
-	if why := r.Held(); why != "" {
-		return fmt.Errorf("inbound messages are held: %s", why)
-	}
-	if why := r.why.Load(); why != nil {
-		return errors.New(*why)
-	}
-	return errors.New("inbound messages are not taken yet")
-}
-
-// awaitProviders returns when the providers are registered that replies go by, or ctx
-// has ended: before that none could be reserved.
-func (r *Receiver) awaitProviders(ctx context.Context) {
-	var names []string
-	for _, s := range r.sources {
-		if by := s.opts.Reply.Provider; by != "" {
-			names = append(names, by)
-		}
-	}
-	for n := 1; ; n++ {
-		bounded, cancel := context.WithTimeout(ctx, r.opts.Deadline)
-		var missing []string
-		err := r.pool.QueryRow(bounded, query.Unregistered, names).Scan(&missing)
-		cancel()
-		if err == nil && len(missing) == 0 {
-			return
-		}
-		why := fmt.Sprintf("replies go by %s, which no dispatcher has registered", strings.Join(missing, ", "))
-		if err != nil {
-			why = "the database does not answer"
-		}
-		if before := r.why.Swap(&why); n > 10 && (before == nil || *before != why || n%100 == 0) && ctx.Err() == nil {
-			r.opts.Logger.Warn("inbound messages are not taken yet", "why", why, "error", err)
-		}
-		if !work.Sleep(ctx, 100*time.Millisecond) {
-			return
-		}
-	}
-}
-
 // Held says why [Receiver.Run] waits on a new cluster; empty: it does not.
 func (r *Receiver) Held() string { return r.gate.Held() }
 
@@ -147,18 +102,18 @@ func (r *Receiver) Run(ctx context.Context) error {
 	}
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	r.awaitProviders(ctx)
-	if ctx.Err() != nil {
-		return nil
-	}
-	r.askTime(ctx)
+	r.waits.Store(nil)
 	var running sync.WaitGroup
 	names := slices.Sorted(maps.Keys(r.sources))
 	errs := make([]error, len(names), len(names)+1)
+	begin := make(map[string]chan struct{}, len(names))
 	running.Go(func() { r.gate.Watch(ctx, r.pool, end) })
 	for i, name := range names {
-		running.Go(func() { errs[i] = r.sources[name].run(ctx) })
+		c := make(chan struct{})
+		begin[name] = c
+		running.Go(func() { errs[i] = r.sources[name].run(ctx, c) })
 	}
+	running.Go(func() { r.awaitProviders(ctx, begin) })
 	running.Go(func() { r.keepHouse(ctx) })
 	running.Go(func() { r.lookForWaiting(ctx) })
 	r.running.Store(true)

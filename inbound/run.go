@@ -52,7 +52,13 @@ func (s *source) wake() {
 	}
 }
 
-func (s *source) run(ctx context.Context) error {
+// run runs the executor once begin is closed, until ctx ends.
+func (s *source) run(ctx context.Context, begin <-chan struct{}) error {
+	select {
+	case <-begin:
+	case <-ctx.Done():
+		return nil
+	}
 	o := s.receiver.opts
 	err := work.Run(ctx, s, work.Options{
 		Concurrency: s.opts.Concurrency, Batch: max(100, s.opts.Concurrency), Lease: o.Lease, Deadline: o.Deadline, Grace: o.Grace, Wake: s.woken, Logger: s.log,

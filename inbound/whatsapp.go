@@ -46,7 +46,9 @@ type whatsApp struct{ secrets, token [][]byte }
 // by both. An answer goes to the sender, or for what
 // was written in a group to the group's id. What was chosen of buttons or a list is
 // text by its title. Statuses are [Received].Statuses. Ignored are reactions, messages edited
-// or deleted, the platform's notes, and all other changes and objects.
+// or deleted, the platform's notes, and all other changes and objects. Of a request
+// up to 2,000 messages are read, whose bodies come to 12 MiB, and none beside which
+// over 16 KiB are said: no request of Meta's, which has up to 1,000, comes near that.
 func WhatsApp(opts WhatsAppOptions) (Source, error) {
 	keys, err := secretKeys("AppSecrets", opts.AppSecrets)
 	errs := []error{err}
@@ -62,6 +64,12 @@ func WhatsApp(opts WhatsAppOptions) (Source, error) {
 	return &whatsApp{secrets: keys, token: [][]byte{[]byte(opts.VerifyToken)}}, nil
 }
 
+const (
+	mostMessages = 2000     // of a request
+	mostBeside   = 16 << 10 // bytes of what is said beside a message
+	mostBodies   = 12 << 20 // bytes of a request's messages, each with what is said beside it
+)
+
 // mostBody is what Meta says that a webhook has at most, which are 3 MB.
 func (w *whatsApp) mostBody() int64 { return 3 << 20 }
 
@@ -76,14 +84,14 @@ func (w *whatsApp) Read(r *http.Request, body []byte, _ time.Time) (Received, er
 	if err != nil {
 		return Received{}, err
 	}
-	var got Received
+	var got whatsAppRequest
 	switch root.text("object") {
 	case "whatsapp_business_account":
 	case "":
 		return Received{}, invalid("the body has no object's name")
 	default:
 		got.ignore(ignoredOther, 1)
-		return got, nil
+		return got.Received, nil
 	}
 	entries, ok := root.array("entry")
 	if !ok {
@@ -92,7 +100,7 @@ func (w *whatsApp) Read(r *http.Request, body []byte, _ time.Time) (Received, er
 	for _, raw := range entries {
 		got.try(func() error { return got.addEntry(fields(raw)) })
 	}
-	return got, nil
+	return got.Received, nil
 }
 
 // shakeHands answers the request by which Meta asks whether the URL is ours.
@@ -129,8 +137,14 @@ func (w *whatsApp) verify(h http.Header, body []byte) error {
 	return nil
 }
 
+// whatsAppRequest is what a request has in it, as far as it is read.
+type whatsAppRequest struct {
+	Received
+	messages, bytes int // those that were looked at, and what their bodies come to
+}
+
 // addEntry adds the messages of an entry's changes.
-func (r *Received) addEntry(entry object) error {
+func (r *whatsAppRequest) addEntry(entry object) error {
 	changes, ok := entry.array("changes")
 	if entry == nil || !ok {
 		return invalid("an entry is no object with an array of changes")
@@ -142,7 +156,7 @@ func (r *Received) addEntry(entry object) error {
 }
 
 // addChange adds a change's messages, and counts what else it has.
-func (r *Received) addChange(entry, change object) error {
+func (r *whatsAppRequest) addChange(entry, change object) error {
 	if change != nil && change.text("field") != "messages" {
 		r.ignore(ignoredOther, 1)
 		return nil
@@ -167,20 +181,42 @@ func (r *Received) addChange(entry, change object) error {
 	return nil
 }
 
-func (r *Received) addWhatsApp(around surroundings, m object, raw json.RawMessage) error {
+func (r *whatsAppRequest) addWhatsApp(around surroundings, m object, raw json.RawMessage) error {
 	if word := whatsAppIgnored[m.text("type")]; word != "" {
 		r.ignore(word, 1)
 		return nil
 	}
 	e := Event{ID: m.text("id"), Sender: m.text("from"), Kind: "whatsapp", Text: m.writtenText()}
+	user := m.text("from_user_id")
 	if !isDigits(e.Sender) {
-		e.Sender, e.Kind = m.text("from_user_id"), "whatsapp_user"
-	} else if user := cmp.Or(m.text("from_user_id"), fields(around.contacts[e.Sender]).text("user_id")); user != "" {
+		e.Sender, e.Kind = user, "whatsapp_user"
+	}
+	if err := r.makeRoom(around, e.Sender, raw); err != nil {
+		return err
+	}
+	if user = cmp.Or(user, fields(around.contacts[e.Sender]).text("user_id")); e.Kind == "whatsapp" && user != "" {
 		e.Also = []Identity{{Kind: "whatsapp_user", Value: user}}
 	}
 	e.ReplyTo = cmp.Or(m.text("group_id"), e.Sender)
 	e.Body = around.alone(e.Sender, raw)
 	return r.add(e)
+}
+
+// makeRoom counts a message, and refuses it where its request is none of Meta's size: all that
+// its change says beside it is going to be read and written once more for it.
+func (r *whatsAppRequest) makeRoom(around surroundings, sender string, message json.RawMessage) error {
+	beside := len(around.entry) + len(around.metadata) + len(around.contacts[sender])
+	r.messages++
+	switch {
+	case r.messages > mostMessages:
+		return invalid("the request has over 2,000 messages")
+	case beside > mostBeside:
+		return invalid("what is said beside the message is over 16 KiB")
+	case r.bytes+beside+len(message) > mostBodies:
+		return invalid("the request's messages come to over 12 MiB, each with what is said beside it")
+	}
+	r.bytes += beside + len(message)
+	return nil
 }
 
 // What a status says; others say nothing new.
@@ -192,7 +228,7 @@ var whatsAppStatuses = map[string]delivery.Said{
 var whatsAppFailures = map[string]delivery.Said{"131026": delivery.SaidSoftBounced, "131050": delivery.SaidUnsubscribed}
 
 // addStatus adds what became of a message of ours, whose marker it has.
-func (r *Received) addStatus(o object) error {
+func (r *whatsAppRequest) addStatus(o object) error {
 	id, status := o.text("id"), o.text("status")
 	if id == "" || status == "" || len(id)+1+len(status) > longestID {
 		return invalid("a status has no id, or no status")

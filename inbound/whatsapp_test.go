@@ -207,6 +207,47 @@ func TestWhatsApp_WhatCannotBeRead(t *testing.T) {
 	}
 }
 
+// Each message gets what its change says beside it. That is little, or it would be written as often
+// as there are messages, and a request of a mebibyte come to gibibytes: no more of them is
+// taken than Meta sends, twice over, and no more bytes than of four requests.
+func TestWhatsApp_WhatIsSaidBesideManyMessages(t *testing.T) {
+	t.Parallel()
+	messages := func(n int) string {
+		var list []string
+		for i := range n {
+			list = append(list, fmt.Sprintf(`{"id":"wamid.%d","from":"491"}`, i))
+		}
+		return `"messages":[` + strings.Join(list, ",") + `]`
+	}
+	large := func(size int) string { return `"` + strings.Repeat("x", size) + `"` }
+	for what, test := range map[string]struct {
+		body               string
+		events, unreadable int
+	}{
+		"metadata":         {body: whatsAppBody(`"metadata":` + large(900<<10) + `,` + messages(1000)), unreadable: 1000},
+		"contact":          {body: whatsAppBody(`"contacts":[{"wa_id":"491","profile":` + large(900<<10) + `}],` + messages(1000)), unreadable: 1000},
+		"entry":            {body: strings.Replace(whatsAppBody(messages(1000)), `"id":"1"`, `"id":`+large(900<<10), 1), unreadable: 1000},
+		"somebody else's":  {body: whatsAppBody(`"contacts":[{"wa_id":"492","profile":` + large(900<<10) + `}],` + messages(1)), events: 1},
+		"what is small":    {body: whatsAppBody(`"metadata":` + large(15<<10) + `,"contacts":[{"wa_id":"491"}],` + messages(500)), events: 500},
+		"twice a thousand": {body: whatsAppBody(messages(2000)), events: 2000},
+		"more of them":     {body: whatsAppBody(messages(2003)), events: 2000, unreadable: 3},
+	} {
+		got := taken(t, whatsAppSource(t), signWhatsApp(test.body), test.body)
+		if len(got.Events) != test.events || got.Unreadable != test.unreadable {
+			t.Errorf("%s: %d messages, and %d that cannot be read, want %d and %d", what, len(got.Events), got.Unreadable, test.events, test.unreadable)
+		}
+	}
+	body := whatsAppBody(`"metadata":` + large(15<<10) + `,` + messages(1900))
+	got := taken(t, whatsAppSource(t), signWhatsApp(body), body)
+	held := 0
+	for _, e := range got.Events {
+		held += len(e.Body)
+	}
+	if held < 11<<20 || held > 13<<20 || len(got.Events)+got.Unreadable != 1900 {
+		t.Errorf("%d messages are of %d bytes, want 12 MiB; %d cannot be read", len(got.Events), held, got.Unreadable)
+	}
+}
+
 // A webhook has up to 3 MB of messages, more than other platforms' requests. A message of over
 // a mebibyte, which nobody can write, is passed over.
 func TestWhatsApp_AWebhookIsLarge(t *testing.T) {

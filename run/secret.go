@@ -43,7 +43,7 @@ type SecretSource struct {
 	// Tenant and Environment are whose it is. Default: all, of which there is no source that names them.
 	Tenant      *tenant.ID
 	Environment string
-	// From is env:NAME, a variable of the environment, or file:PATH, a file, of which the line end counts not. Required.
+	// From is env:NAME, a variable of the environment, or file:PATH, a file, of which the line end counts not, of either. Required.
 	From string
 }
 
@@ -83,7 +83,7 @@ func (list SecretSources) resolve(ref string, owner tenant.ID, environment strin
 		return "", fmt.Errorf("no source of it is for tenant %s in environment %s", owner, environment)
 	}
 	if name, ok := strings.CutPrefix(from, "env:"); ok {
-		value := os.Getenv(name)
+		value := strings.TrimRight(os.Getenv(name), "\r\n")
 		if value == "" {
 			return "", errors.New("its variable of the environment is not set, or empty")
 		}

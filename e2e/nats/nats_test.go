@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -70,10 +71,33 @@ func TestRepeatIsDroppedByTheStream(t *testing.T) {
 	if len(stored) != 2 {
 		t.Fatalf("the stream has %d messages, want one of each installation", len(stored))
 	}
-	for i, want := range []string{"here." + m.ID.String(), "there." + m.ID.String()} {
+	// The hash is of the subject, and stays: with another one what is sent again would be stored again.
+	for i, want := range []string{"here." + m.ID.String() + ".867beb6eaa573a2e", "there." + m.ID.String() + ".867beb6eaa573a2e"} {
 		if got := stored[i].Headers().Get("Nats-Msg-Id"); got != want {
 			t.Errorf("Nats-Msg-Id %q, want %q", got, want)
 		}
+	}
+}
+
+// Two subscriptions of a topic may each have a subject of their own, and one stream take both:
+// what it has under one subject is no repeat under the other.
+func TestTwoSubjectsOfOneStream(t *testing.T) {
+	t.Parallel()
+	c := start(t, func(_ *server.Options, s *jetstream.StreamConfig) { s.Subjects = []string{"billing.>", "search.>"} })
+	m := message(1, nil)
+	for range 2 {
+		for _, to := range []string{"billing", "search"} {
+			sink := open(t, c, func(o *nats.Options) { o.Subject = to + ".{topic}" })
+			expect(t, sink.Deliver(t.Context(), []deed.Message{m}), "delivered")
+		}
+	}
+	var got []string
+	for _, stored := range c.all() {
+		got = append(got, stored.Subject()+" "+stored.Headers().Get("deed-id"))
+	}
+	want := []string{"billing." + m.Topic + " " + m.ID.String(), "search." + m.Topic + " " + m.ID.String()}
+	if !slices.Equal(got, want) {
+		t.Errorf("the stream has %q, want %q", got, want)
 	}
 }
 

@@ -258,14 +258,7 @@ func checkJournal(path string) error {
 	if path == "" {
 		return nil
 	}
-	j, _, err := journal.Open(path, journalSize)
-	if errors.Is(err, journal.ErrInUse) {
-		return nil
-	}
-	if err == nil {
-		err = j.Close()
-	}
-	if err != nil {
+	if err := journal.Check(path, journalSize); err != nil && !errors.Is(err, journal.ErrInUse) {
 		return fmt.Errorf("option Journal: %w", err)
 	}
 	return nil

@@ -71,7 +71,7 @@ func (a *artifacts) part() string {
 
 // Attach is [runstep.Artifacts]'s.
 func (a *artifacts) Attach(made runstep.Artifact) error {
-	if g := a.it.guard; g.inEscaped(made.URI) || g.in(made.Kind) || g.in(made.SHA256) {
+	if g := a.it.guard; g.inText(made.URI) || g.inText(made.Kind) || g.inText(made.SHA256) {
 		return errLeak() // a URI may be signed
 	}
 	text, err := json.Marshal(run.Artifact(made))

@@ -156,7 +156,7 @@ func (b *branch) ask(ask runstep.Ask) (name string, r *recorded, err error) {
 	if _, known := b.recorded[name]; !known && b.recorded[ask.Was] != nil {
 		name = ask.Was
 	}
-	if c.it.guard.inEscaped(name) {
+	if c.it.guard.inText(name) {
 		return "", nil, errLeak()
 	}
 	if !utf8.ValidString(name) || !nameForm().MatchString(name) || len([]rune(b.prefix+name)) > 200 {

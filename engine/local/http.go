@@ -7,14 +7,19 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"mime"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
 
+	"golang.org/x/net/http/httpguts"
+
 	"github.com/deedhq/deed/internal/crash"
+	"github.com/deedhq/deed/internal/header"
 	"github.com/deedhq/deed/internal/httpcall"
 	"github.com/deedhq/deed/run"
 	"github.com/deedhq/deed/run/plan"
@@ -95,7 +100,7 @@ func (e *Engine) request(ctx context.Context, it *item, p *plan.Plan, st *plan.S
 
 // asks resolves what a step asks for.
 func (it *item) asks(p *plan.Plan, st *plan.Step, data plan.Data) (r asked, err error) {
-	target, err := it.text(p, st, data, "url")
+	target, err := st.URL(p, data)
 	if err != nil {
 		return r, err
 	}
@@ -122,8 +127,15 @@ func (it *item) asks(p *plan.Plan, st *plan.Step, data plan.Data) (r asked, err 
 			r.header.Set("Content-Type", "text/plain; charset=utf-8")
 		}
 	}
-	for name, value := range headers {
-		r.header.Set(name, value)
+	// Of those that differ in letters alone, which an older plan may have, the same one is sent at each attempt: it goes under the same key.
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
+		switch {
+		case !header.IsToken(name):
+			return r, &plan.ConditionError{Err: fmt.Errorf("headers: no header can have the name %q", name)}
+		case !httpguts.ValidHeaderFieldValue(headers[name]): // which may be a secret, and is not repeated
+			return r, &plan.ConditionError{Err: fmt.Errorf("headers: what was computed for %q has a line end, or another character that no header can have", name)}
+		}
+		r.header.Set(name, headers[name])
 	}
 	r.header.Set("Idempotency-Key", it.key())
 	return r, nil
@@ -146,12 +158,15 @@ func (it *item) refusal(r asked, a httpcall.Answer) error {
 	if a.Status >= 200 && a.Status <= 299 {
 		return nil
 	}
-	if it.guard.inText(string(a.Body)) {
-		return errLeak() // a line of it is stored, whatever is kept of it else, and may end within a value
-	}
-	f := &run.Failure{Category: "provider", Code: fmt.Sprintf("HTTP_%d", a.Status), Err: fmt.Errorf("%s %s answers %d: %s", r.method, r.url.Host, a.Status, httpcall.Line(a.Body))}
 	// Of a conflict the first request with this key may still be under way, and of a time-out it may be done all the same.
 	known := a.Status >= 400 && a.Status <= 499 && a.Status != http.StatusRequestTimeout && a.Status != http.StatusConflict
+	if it.guard.inText(string(a.Body)) { // a line of it is stored, whatever is kept of it else, and may end within a value
+		if it.once && !known {
+			return errUnknownLeak()
+		}
+		return errLeak()
+	}
+	f := &run.Failure{Category: "provider", Code: fmt.Sprintf("HTTP_%d", a.Status), Err: fmt.Errorf("%s %s answers %d: %s", r.method, r.url.Host, a.Status, httpcall.Line(a.Body))}
 	if known {
 		f.Category, f.NotDone = "user", it.first()
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/deedhq/deed/engine/local"
 	"github.com/deedhq/deed/internal/crash/harness"
 	"github.com/deedhq/deed/internal/pgtest"
+	"github.com/deedhq/deed/run"
 )
 
 // shop is a service that counts what it was asked for, by key, and answers a repeat as the first request.
@@ -116,6 +117,86 @@ steps:
 		want(t, "of the request "+name, header.Get(name), text)
 		want(t, "of the message "+name, pgtest.One[string](t, db.Pool(pgtest.Owner), `select headers ->> $1 from deed.log where topic = 'told'`, name), text)
 	}
+
+	// One with a line end in it is none, however often it is tried. It names the header, and repeats no value.
+	put(t, db, `{plan: p, version: "2", steps: {ask: {kind: http, url: "`+s.URL+`/", headers: {x-n: "${input.n}"}, retry: {attempts: 3, backoff: 1ms}}}}`)
+	broken, err := run.Start(t.Context(), db.Pool(pgtest.App), run.Request{Plan: "p", Version: "2", ID: "a", Input: map[string]any{"n": "canary\r\nx-other: 1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want(t, "the run", ended(t, db, broken.ID), "FAILED")
+	want(t, "why", errorOf(t, db, broken.ID, "ask"), "CONDITION_ERROR")
+	said := pgtest.One[string](t, db.Pool(pgtest.Owner), `
+		select string_agg(l.event_data -> 'error' ->> 'message', '; ') from deed.run_log l where l.run_id = $1::text::uuid and l.event_type = 'StepFailed'`, broken.ID)
+	want(t, "what it says, once", said, `CONDITION_ERROR: headers: what was computed for "x-n" has a line end, or another character that no header can have`)
+	want(t, "requests", len(s.keys()), 1)
+}
+
+// What a run is given stays where a plan's URL has it, and chooses no other endpoint.
+func TestEngine_AnExpressionStaysInItsPartOfTheURL(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	var mu sync.Mutex
+	got := map[string]string{}
+	s := newShop(t, func(_ int, _ http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		got[r.Header.Get("X-Step")] = r.RequestURI
+	})
+	urls := map[string]struct{ url, requested string }{
+		"close":   {"/orders/${input.order}/close", "/orders/7%2F..%2F..%2Fadmin%2Fusers%2F1%3Fdelete=1%23/close"},
+		"query":   {"/orders?of=${input.who}&n=${input.n}", "/orders?of=a+b%26admin%3D1%23&n=7"},
+		"both":    {"/${input.n}-${input.who}?${input.order}=${input.who}", "/7-a%20b&admin=1%23?7%2F..%2F..%2Fadmin%2Fusers%2F1%3Fdelete%3D1%23=a+b%26admin%3D1%23"},
+		"alone":   {"?of=${input.who}", "/?of=a+b%26admin%3D1%23"},
+		"object":  {"/o/${input.of}", "/o/%7B%22a%22:%22%2F%22%7D"},
+		"written": {"/a/../b/.${input.n}/${input.hidden}${input.n}", "/a/../b/.7/.7"},
+		"hex":     {"/%${input.hex}?${input.dots}", "/%41?.."},
+		"dots":    {"/orders/${input.dots}/close", ""},
+		"dot":     {"/orders/${input.hidden}", ""},
+		"joined":  {"/orders/.${input.hidden}?a", ""},
+		"halves":  {"/orders/${input.hidden}${input.hidden}/close", ""},
+		"escapes": {"/orders/%2${input.e}", ""},
+	}
+	steps := ""
+	for name, u := range urls {
+		steps += fmt.Sprintf("%s: {kind: http, url: %q, headers: {x-step: %s}, retry: {attempts: 3, backoff: 1ms}}, ", name, s.URL+u.url, name)
+	}
+	put(t, db, `{plan: p, version: "1", steps: {`+steps+`last: {kind: sleep, for: 1ms}}}`)
+	serve(t, db, allowed)
+	id := start(t, db, "a", map[string]any{"order": "7/../../admin/users/1?delete=1#", "who": "a b&admin=1#", "n": 7, "of": map[string]any{"a": "/"}, "dots": "..", "hidden": ".", "hex": "41", "e": "e"})
+	want(t, "the run", ended(t, db, id), "FAILED")
+	mu.Lock()
+	defer mu.Unlock()
+	for name, u := range urls {
+		want(t, name, got[name], u.requested)
+		want(t, "why it has failed: "+name, errorOf(t, db, id, name), map[bool]string{true: "CONDITION_ERROR"}[u.requested == ""])
+	}
+}
+
+// Plans that were stored before their headers were looked at are loaded as ever: of two headers that differ in letters alone
+// the same one is sent at each attempt, under the same key, and one that no request can have is not tried again.
+func TestEngine_HeadersOfPlansOfBefore(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	var mu sync.Mutex
+	got := map[string]int{}
+	s := newShop(t, func(_ int, w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		got[r.Header.Get("X-A")+r.Header.Get("X-B")]++
+		mu.Unlock()
+		w.WriteHeader(http.StatusInternalServerError)
+	})
+	body := `{"plan":"p","steps":{"a":{"headers":{"Host":"h","X-A":"1","X-B":"1","x-A":"2","x-B":"2","x-a":"3","x-b":"3"},"kind":"http","retry":{"attempts":12,"backoff":"1ms"},"url":"` + s.URL + `/"},` +
+		`"b":{"headers":{"x y":"1"},"kind":"http","retry":{"attempts":3,"backoff":"1ms"},"url":"` + s.URL + `/"}},"version":"1"}`
+	db.Exec(t, pgtest.App, `select deed.put_plan($1, null, null)`, []byte(body))
+	serve(t, db, allowed)
+	id := start(t, db, "a", nil)
+	want(t, "the run", ended(t, db, id), "FAILED")
+	want(t, "why a has failed", errorOf(t, db, id, "a"), "HTTP_500")
+	want(t, "why b has failed", errorOf(t, db, id, "b"), "CONDITION_ERROR")
+	mu.Lock()
+	defer mu.Unlock()
+	want(t, "requests", fmt.Sprint(got), "map[33:12]")
 }
 
 // A request that was done has succeeded whatever it is answered with: a body that is JSON, and that the database does not take, is left out.

@@ -123,8 +123,9 @@ func (it *item) failed(err error, started time.Time) *ending {
 // failedCode is as failed, of its code: cut says that this was cut short, late that its time was over when it ended, mayBeDone that an inner step of it may have been.
 func (it *item) failedCode(err error, started time.Time, cut, late, mayBeDone bool) *ending {
 	end := it.failed(err, started)
-	// What ends past its time, with an error that says nothing more, was cut short by that.
-	cut = cut || late && !end.notDone && end.data["error"].(run.Error).Code == "STEP_FAILED"
+	// What ends past its time, with an error that says nothing more, or of which nothing is kept, was cut short by that.
+	code := end.data["error"].(run.Error).Code
+	cut = cut || late && !end.notDone && (code == "STEP_FAILED" || code == "SECRET_LEAK")
 	// Whatever the error says, an attempt before it, or an inner step, may have been done.
 	end.notDone = end.notDone && it.first() && !mayBeDone
 	if cut {

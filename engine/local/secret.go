@@ -8,9 +8,9 @@ import (
 	"log/slog"
 	"maps"
 	"math"
-	"net/url"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/deedhq/deed/internal/crash"
@@ -63,22 +63,31 @@ func errLeak() error {
 	return &run.Failure{Category: "secret", Code: "SECRET_LEAK", Final: true, Err: errors.New("what the step has said has the value of a secret in it, and was not stored")}
 }
 
+// errUnknownLeak is what a step has failed with that may have been done, and must not be repeated, and has told a secret: a person decides of it.
+func errUnknownLeak() error {
+	return &run.Failure{Category: "secret", Code: "OUTCOME_UNKNOWN", Final: true, Err: errors.New("the answer had a secret in it, and was not stored: nobody knows whether it was done")}
+}
+
 // checked is what a step has returned, or an error where there is the value of a secret in it.
 func (g guard) checked(output json.RawMessage, err error) (json.RawMessage, error) {
 	if len(g.values) == 0 {
 		return output, err
 	}
-	leaks := g.inJSON(output)
+	leaks, unknown := g.inJSON(output), false
 	if err != nil {
 		leaks = leaks || g.inStored(err.Error())
 		if f, ok := errors.AsType[*run.Failure](err); ok {
 			leaks = leaks || g.inStored(f.Code) || g.inStored(f.Category)
+			unknown = f.Code == "OUTCOME_UNKNOWN"
 		}
 		if reason, ok := run.Skipped(err); ok {
 			leaks = leaks || g.inStored(reason)
 		}
 	}
-	if leaks {
+	switch {
+	case leaks && unknown:
+		return nil, errUnknownLeak()
+	case leaks:
 		return nil, errLeak()
 	}
 	return output, err
@@ -89,7 +98,7 @@ func (g guard) call(do func() (json.RawMessage, error)) (output json.RawMessage,
 	if len(g.values) > 0 {
 		defer func() {
 			if p := recover(); p != nil {
-				if !g.in(fmt.Sprint(p)) {
+				if !g.inStored(fmt.Sprint(p)) {
 					panic(p)
 				}
 				output, err = nil, errLeak()
@@ -115,19 +124,9 @@ func has(text, secret string) bool {
 	return len(whole) >= wholeOnly && strings.Contains(text, whole) || whole != "" && strings.TrimSpace(text) == whole
 }
 
-// inStored is as in, of a text that is stored as errortext makes it.
+// inStored is as inText, of a text that is stored as errortext makes it.
 func (g guard) inStored(text string) bool {
-	return g.in(text) || g.in(errortext.Stored(text, math.MaxInt, ""))
-}
-
-// inEscaped is as in, of what deed's or a URL's escapes may be in, as of a name by run.Named.
-func (g guard) inEscaped(text string) bool {
-	if g.in(text) {
-		return true
-	}
-	path, err := url.PathUnescape(text)
-	query, bad := url.QueryUnescape(text)
-	return err == nil && g.in(path) || bad == nil && g.in(query)
+	return g.inText(text) || g.inText(errortext.Stored(text, math.MaxInt, ""))
 }
 
 // inJSON reports whether a value, or a key, in output is a secret or has one in it; it is also looked for across them.
@@ -151,20 +150,57 @@ func (g guard) inJSON(output json.RawMessage) bool {
 	}
 }
 
-// escape is what JSON writes in place of characters.
-var escape = regexp.MustCompile(`(?:\\u[0-9a-fA-F]{4})+|\\["\\/bfnrt]`)
+// nested is how many escapes within each other are looked behind: a URL in JSON that %q has quoted, say.
+const nested = 3
 
-// inText is as in, of a text of which parts may be JSON, whole or not.
+// inText is as in, of a text of which parts may be JSON, or quoted as by Go or as in a URL, whole or not: a body, or an error's of strconv.
 func (g guard) inText(text string) bool {
-	if len(g.values) == 0 {
+	return len(g.values) > 0 && g.behind(text, nested)
+}
+
+func (g guard) behind(text string, escapes int) bool {
+	if g.in(text) {
+		return true
+	}
+	if escapes == 0 {
 		return false
 	}
-	return g.in(text) || g.in(escape.ReplaceAllStringFunc(text, func(escaped string) (plain string) {
-		if json.Unmarshal([]byte(`"`+escaped+`"`), &plain) != nil {
-			return escaped
+	for _, plain := range []string{unquoted(text), unpercented(text), unpercented(strings.ReplaceAll(text, "+", " "))} {
+		if plain != text && g.behind(plain, escapes-1) {
+			return true
 		}
-		return plain
-	}))
+	}
+	return false
+}
+
+// escape is what JSON and Go write in place of characters.
+var escape = regexp.MustCompile(`(?:\\u[0-9a-fA-F]{4})+|\\U[0-9a-fA-F]{8}|\\x[0-9a-fA-F]{2}|\\["'\\/abfnrtv]`)
+
+// unquoted is text without the escapes of JSON and Go.
+func unquoted(text string) string {
+	return escape.ReplaceAllStringFunc(text, func(escaped string) (plain string) {
+		if json.Unmarshal([]byte(`"`+escaped+`"`), &plain) == nil {
+			return plain
+		}
+		c, character, _, err := strconv.UnquoteChar(escaped, '\'')
+		switch {
+		case err != nil:
+			return escaped
+		case character:
+			return string(c)
+		}
+		return string([]byte{byte(c)})
+	})
+}
+
+var percented = regexp.MustCompile(`%[0-9a-fA-F]{2}`)
+
+// unpercented is text without the escapes of URLs, which it need not be one of.
+func unpercented(text string) string {
+	return percented.ReplaceAllStringFunc(text, func(escaped string) string {
+		c, _ := strconv.ParseUint(escaped[1:], 16, 8) // two digits
+		return string([]byte{byte(c)})
+	})
 }
 
 // masked is h without the values of secrets.
@@ -192,7 +228,7 @@ func (m masked) WithGroup(name string) slog.Handler {
 }
 
 func (m masked) text(s string) string {
-	if m.g.in(s) {
+	if m.g.inText(s) {
 		return "(secret)"
 	}
 	return s
@@ -211,11 +247,11 @@ func (m masked) attr(a slog.Attr) slog.Attr {
 	case slog.KindAny:
 		// A handler may print it as text, which bytes are to it, or as JSON.
 		text, _ := json.Marshal(a.Value.Any())
-		if m.g.in(fmt.Sprintf("%+v", a.Value.Any())) || m.g.in(fmt.Sprintf("%s", a.Value.Any())) || m.g.inJSON(text) {
+		if m.g.inText(fmt.Sprintf("%+v", a.Value.Any())) || m.g.inText(fmt.Sprintf("%s", a.Value.Any())) || m.g.inJSON(text) {
 			a.Value = slog.StringValue("(secret)")
 		}
 	default:
-		if m.g.in(a.Value.String()) {
+		if m.g.inText(a.Value.String()) {
 			a.Value = slog.StringValue("(secret)")
 		}
 	}

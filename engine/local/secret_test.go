@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -69,6 +70,12 @@ func attach(ctx context.Context, kind, signature string) error {
 	return run.Attach(ctx, run.Artifact{Kind: kind, URI: "https://files.example/report?signature=" + signature})
 }
 
+// inJSON is a body with value in it.
+func inJSON(value string) string {
+	text, _ := json.Marshal(map[string]string{"key": value}) // of texts
+	return string(text)
+}
+
 // In whatever way a step tells a secret, it fails for good, and the value is in no table and in no line of the log.
 func TestContract_R9_NoSecretIsStored(t *testing.T) {
 	t.Parallel()
@@ -88,6 +95,24 @@ func TestContract_R9_NoSecretIsStored(t *testing.T) {
 		"far":   func(ctx context.Context) (any, error) { return nil, errors.New(strings.Repeat("x", 990) + secret(ctx)) },
 		"skip":  func(ctx context.Context) (any, error) { return nil, run.Skip("not with " + secret(ctx)) },
 		"panic": func(ctx context.Context) (any, error) { panic(secret(ctx)) },
+		// A body of JSON that is told of, and what %q, strconv and net/url say of a text.
+		"escaped error": func(ctx context.Context) (any, error) { return nil, errors.New("refused: " + inJSON(secret(ctx))) },
+		"escaped skip":  func(ctx context.Context) (any, error) { return nil, run.Skip("not with " + inJSON(secret(ctx))) },
+		"escaped panic": func(ctx context.Context) (any, error) { panic("no: " + inJSON(secret(ctx))) },
+		"quoted error": func(ctx context.Context) (any, error) {
+			return nil, fmt.Errorf("refused: %q", run.Secret(ctx, "lines"))
+		},
+		"quoted twice": func(ctx context.Context) (any, error) { return nil, fmt.Errorf("refused: %q", inJSON(secret(ctx))) },
+		"no number": func(ctx context.Context) (any, error) {
+			_, err := strconv.Atoi(run.Secret(ctx, "lines"))
+			return nil, err
+		},
+		"URL": func(ctx context.Context) (any, error) {
+			return nil, &url.Error{Op: "Get", URL: "https://psp.example/?key=" + url.QueryEscape(run.Secret(ctx, "lines")) + "&part=%", Err: io.EOF}
+		},
+		"inner escaped error": func(ctx context.Context) (any, error) {
+			return run.Step(ctx, "i", func(ctx context.Context) (string, error) { return "", errors.New(inJSON(secret(ctx))) })
+		},
 		"inner output": func(ctx context.Context) (any, error) {
 			return run.Step(ctx, "i", func(ctx context.Context) (string, error) { return secret(ctx), nil })
 		},
@@ -121,19 +146,20 @@ func TestContract_R9_NoSecretIsStored(t *testing.T) {
 		// What only has a short one in it, or says it to the log, has told nothing.
 		local.Step("fine", func(ctx context.Context, _ nothing) (string, error) {
 			run.Log(ctx).With("token", secret(ctx)).Warn("with "+secret(ctx), "in", map[string]string{"a": secret(ctx)}, slog.Group("g", "b", secret(ctx)), "bytes", []byte(secret(ctx)), "raw", json.RawMessage(secret(ctx)))
+			run.Log(ctx).Warn("sent "+inJSON(secret(ctx)), "body", inJSON(secret(ctx)), "bytes", []byte(inJSON(secret(ctx))), "quoted", strconv.Quote(run.Secret(ctx, "lines")), "error", errors.New(inJSON(secret(ctx))))
 			return "status", nil
 		}),
 	}
 	for name, way := range ways {
 		handlers = append(handlers, local.Step(name, func(ctx context.Context, _ nothing) (any, error) { return way(ctx) }))
 	}
-	steps := `fine: {kind: go, handler: fine, secrets: {key: "secret://psp", pin: "secret://pin"}}`
+	steps := `fine: {kind: go, handler: fine, secrets: {key: "secret://psp", pin: "secret://pin", lines: "secret://lines"}}`
 	for name := range ways {
-		steps += fmt.Sprintf(`, %q: {kind: go, handler: %q, secrets: {key: "secret://psp", pin: "secret://pin", named: "secret://named", slashed: "secret://slashed", line: "secret://line"}, retry: {attempts: 3, backoff: 1ms}}`, strings.ReplaceAll(name, " ", "_"), name)
+		steps += fmt.Sprintf(`, %q: {kind: go, handler: %q, secrets: {key: "secret://psp", pin: "secret://pin", named: "secret://named", slashed: "secret://slashed", line: "secret://line", lines: "secret://lines"}, retry: {attempts: 3, backoff: 1ms}}`, strings.ReplaceAll(name, " ", "_"), name)
 	}
 	put(t, db, `{plan: p, version: "1", steps: {`+steps+`}}`)
 	serve(t, db, local.Options{
-		Handlers: handlers, Secrets: vault{"secret://psp": canary, "secret://pin": pin, "secret://named": "canary-7f3a-psp", "secret://slashed": "canary/7f3a/psp", "secret://line": "canary-of-a-line\n"},
+		Handlers: handlers, Secrets: vault{"secret://psp": canary, "secret://pin": pin, "secret://named": "canary-7f3a-psp", "secret://slashed": "canary/7f3a/psp", "secret://line": "canary-of-a-line\n", "secret://lines": "-----BEGIN KEY-----\nMIIC+cän\aary/3a\x01\n-----END KEY-----\n"},
 		Logger: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	})
 	id := start(t, db, "r", nil)
@@ -146,7 +172,7 @@ func TestContract_R9_NoSecretIsStored(t *testing.T) {
 	text := log.out.String()
 	log.mu.Unlock()
 	has(t, text, "(secret)")
-	for _, part := range []string{"canary-<7f", "canary-7f3a", "-psp", "canary%", "canary-%", "canary-of"} {
+	for _, part := range []string{"canary-<7f", "canary-7f3a", "-psp", "canary%", "canary-%", "canary-of", "MIIC"} {
 		if strings.Contains(text, part) {
 			t.Errorf("the log has %q: %s", part, text)
 		}
@@ -380,8 +406,9 @@ func TestContract_R9_SecretsInAnswersThatAreNotKept(t *testing.T) {
 		"json_within": "it says: " + within[20:] + string(escaped) + large,
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.WriteHeader(http.StatusForbidden)
-		_, _ = w.Write([]byte(answers[strings.TrimPrefix(r.URL.Path, "/")]))
+		name, once := strings.CutPrefix(strings.TrimPrefix(r.URL.Path, "/"), "once/")
+		w.WriteHeader(map[bool]int{false: http.StatusForbidden, true: http.StatusBadGateway}[once])
+		_, _ = w.Write([]byte(answers[name]))
 	}))
 	defer server.Close()
 	steps := ""
@@ -389,11 +416,29 @@ func TestContract_R9_SecretsInAnswersThatAreNotKept(t *testing.T) {
 		steps += name + `: {kind: http, url: "` + server.URL + `/` + name + `", secrets: {key: "secret://psp"}, headers: {authorization: "Bearer ${secrets.key}"}}, `
 	}
 	put(t, db, `{plan: p, version: "1", steps: {`+steps+`last: {kind: sleep, for: 1ms}}}`)
-	serve(t, db, local.Options{Secrets: vault{"secret://psp": token}, AllowHosts: []string{"127.0.0.1"}})
+	serve(t, db, local.Options{Secrets: vault{"secret://psp": token}, AllowHosts: []string{"127.0.0.1"}, Handlers: []local.Handler{
+		local.Step("said", func(ctx context.Context, _ nothing) (nothing, error) {
+			return nil, &run.Failure{Code: "OUTCOME_UNKNOWN", Final: true, Err: errors.New("no answer to " + run.Secret(ctx, "key"))}
+		}),
+	}})
 	id := start(t, db, "r", nil)
 	want(t, "the run", ended(t, db, id), "FAILED")
 	for name := range answers {
 		want(t, name, errorOf(t, db, id, name), "SECRET_LEAK")
+	}
+
+	// One at most once that may have been done a person decides, whatever was answered.
+	put(t, db, `{plan: p, version: "2", steps: {`+strings.NewReplacer(server.URL+`/`, server.URL+`/once/`, `{kind: http`, `{kind: http, guarantee: at_most_once`).Replace(steps)+`said: {kind: go, handler: said, guarantee: at_most_once, secrets: {key: "secret://psp"}}}}`)
+	answers["said"] = ""
+	again, err := run.Start(t.Context(), db.Pool(pgtest.App), run.Request{Plan: "p", Version: "2", ID: "r"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "a person to be asked of all", func() bool {
+		return pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.run_steps where verdict = 'HOLD_OVER'`) == len(answers)
+	})
+	for name := range answers {
+		want(t, name+" at most once", errorOf(t, db, again.ID, name), "OUTCOME_UNKNOWN")
 	}
 	canaryIn(t, db, "canary")
 }

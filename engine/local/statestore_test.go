@@ -394,6 +394,22 @@ func TestContract_R14_AJournalThatCannotBeUsed(t *testing.T) {
 	}
 }
 
+// An entry that a killed process had not written whole is told of, once.
+func TestContract_R14_ATornJournalIsTold(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "journal")
+	if err := os.WriteFile(path, []byte("deed journal 1\n0000"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	db := pgtest.New(t)
+	for _, errs := range []int64{1, 0} {
+		e, stop := serve(t, db, local.Options{Journal: path})
+		eventually(t, "the engine to have the journal", func() bool { text, err := os.ReadFile(path); return err == nil && string(text) == "deed journal 1\n" })
+		stop()
+		want(t, "errors", e.Stats().JournalErrors, errs)
+	}
+}
+
 // What must be stored never fails open.
 func TestContract_R14_NoEndFailsOpen(t *testing.T) {
 	t.Parallel()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -114,6 +115,24 @@ func TestEngine_APanicThatTellsASecretOfWhatMustNotBeRepeated(t *testing.T) {
 	eventually(t, "it to end, or a person to be asked", func() bool { return errorOf(t, db, id, "main") != "" })
 	want(t, "what it came to", statusOf(t, db, id)+" "+errorOf(t, db, id, "main"), "RUNNING OUTCOME_UNKNOWN")
 	want(t, "what tells the secret", pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.run_log where event_data::text like '%hunter22%'`), 0)
+}
+
+// Nor where what it says past its time tells one: that it was cut short is no less so.
+func TestEngine_ASecretThatIsToldPastItsTime(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	put(t, db, `{plan: p, version: "1", steps: {main: {kind: go, handler: code, timeout: 300ms, guarantee: at_most_once, secrets: {key: "secret://psp"}}}}`)
+	serve(t, db, local.Options{
+		Secrets: vault{"secret://psp": "hunter&22"},
+		Handlers: []local.Handler{local.Step("code", func(ctx context.Context, _ nothing) (nothing, error) {
+			<-ctx.Done()
+			return nil, errors.New("no answer to https://psp.example/?key=" + url.QueryEscape(run.Secret(ctx, "key")))
+		})},
+	})
+	id := start(t, db, "r", nil)
+	eventually(t, "it to end, or a person to be asked", func() bool { return errorOf(t, db, id, "main") != "" })
+	want(t, "what it came to", statusOf(t, db, id)+" "+errorOf(t, db, id, "main"), "RUNNING OUTCOME_UNKNOWN")
+	want(t, "what tells the secret", pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.run_log where event_data::text like '%hunter%'`), 0)
 }
 
 // panics resolves nothing.

@@ -28,7 +28,7 @@ type Mail struct {
 	References  string       `json:"references,omitempty"`
 	From        string       `json:"from"`
 	Name        string       `json:"name,omitempty"`
-	To          []string     `json:"to"` // those that it was delivered for
+	To          []string     `json:"to"` // those that it was delivered for, in lower case
 	Subject     string       `json:"subject"`
 	Date        string       `json:"date,omitempty"`
 	Text        string       `json:"text,omitempty"`
@@ -97,8 +97,9 @@ func parse(raw []byte, to []string) (parsed, error) {
 	return p, nil
 }
 
-// event is the mail as a message. Its id is the mail's own, with who wrote it: nobody can
-// take another's.
+// event is the mail as a message. Its id is the mail's own, with who wrote it, as nobody can
+// take another's, and with those that it was delivered for: a relay may bring a mail for
+// each of them by itself.
 func (p parsed) event(raw []byte) (inbound.Event, error) {
 	body, err := json.Marshal(p.mail)
 	if err != nil {
@@ -106,7 +107,11 @@ func (p parsed) event(raw []byte) (inbound.Event, error) {
 	}
 	id := sha256.New()
 	id.Write([]byte(strings.ToLower(p.mail.From) + "\x00" + p.mail.MessageID))
+	for _, to := range slices.Compact(slices.Sorted(slices.Values(p.mail.To))) {
+		id.Write([]byte("\x00" + to))
+	}
 	if p.mail.MessageID == "" {
+		id.Write([]byte{0})
 		id.Write(raw)
 	}
 	return inbound.Event{

@@ -119,6 +119,30 @@ func TestServer_AMailIsAnsweredOnce(t *testing.T) {
 	}
 }
 
+// A relay may bring a mail for each of its addresses by itself: that is a message for each, and
+// what comes again for the same addresses, in whatever order, is a repeat.
+func TestServer_AMailForTwoAddresses(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	address := serve(t, db, nil)
+	const seventeen, eighteen = "order-17@reply.example.com", "order-18@reply.example.com"
+	for id, rest := range map[string]string{"<1@example.org>": "one", "": "without an id"} {
+		mail := vouched("ann@example.org", id, "Subject: order\r\n\r\n"+rest+"\r\n")
+		for range 2 {
+			for _, to := range [][]string{{seventeen}, {eighteen}, {seventeen, eighteen}, {strings.ToUpper(eighteen), seventeen, eighteen}} {
+				if err := netsmtp.SendMail(address, nil, "ann@example.org", to, []byte(mail)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		got := pgtest.One[string](t, db.Pool(pgtest.Owner), `
+			select string_agg(concat_ws(' ', status, body::jsonb ->> 'to'), ', ' order by turn) from deed.channel_messages where text = '`+rest+`'`)
+		if want := `executed ["order-17@reply.example.com"], executed ["order-18@reply.example.com"], executed ["order-17@reply.example.com", "order-18@reply.example.com"]`; got != want {
+			t.Errorf("%s: messages: %s", rest, got)
+		}
+	}
+}
+
 // What is refused, and what is taken and passed over: nothing of it is stored.
 func TestServer_WhatIsNobodys(t *testing.T) {
 	t.Parallel()

@@ -47,14 +47,10 @@ type Kept struct {
 
 // Open makes the file at path if it is not there, and returns what is in it. It has at most limit bytes.
 func Open(path string, limit int64) (*Journal, Kept, error) {
-	lock, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR, 0o600)
+	j, err := take(path, limit)
 	if err != nil {
 		return nil, Kept{}, err
 	}
-	if err := tryLock(lock); err != nil {
-		return nil, Kept{}, errors.Join(err, lock.Close())
-	}
-	j := &Journal{path: path, limit: limit, lock: lock}
 	kept, err := j.open()
 	if err != nil {
 		return nil, Kept{}, errors.Join(err, j.Close())
@@ -62,35 +58,66 @@ func Open(path string, limit int64) (*Journal, Kept, error) {
 	return j, kept, nil
 }
 
+// Check reports why [Open] would fail, and leaves what is in the file, the last line that was not written whole, too, for who opens it.
+func Check(path string, limit int64) error {
+	j, err := take(path, limit)
+	if err != nil {
+		return err
+	}
+	_, err = j.text()
+	return errors.Join(err, j.Close())
+}
+
+// take has the file at path be this process's.
+func take(path string, limit int64) (*Journal, error) {
+	lock, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := tryLock(lock); err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	return &Journal{path: path, limit: limit, lock: lock}, nil
+}
+
+// text opens the file, and returns all of it, if it is a journal's or the beginning of one's.
+func (j *Journal) text() (text []byte, err error) {
+	if j.file, err = os.OpenFile(j.path, os.O_CREATE|os.O_RDWR, 0o600); err != nil {
+		return nil, err
+	}
+	info, err := j.file.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() || info.Size() > j.limit {
+		return nil, fmt.Errorf("%s is no journal: it is no file, or has over %d bytes", j.path, j.limit)
+	}
+	text = make([]byte, info.Size())
+	if _, err := j.file.ReadAt(text, 0); err != nil {
+		return nil, err
+	}
+	if !bytes.HasPrefix(text, []byte(header)) && !bytes.HasPrefix([]byte(header), text) {
+		return nil, fmt.Errorf("%s is no journal: it begins with something else", j.path)
+	}
+	return text, nil
+}
+
 func (j *Journal) open() (kept Kept, err error) {
 	if err := os.Remove(j.path + ".new"); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return kept, err
 	}
-	if j.file, err = os.OpenFile(j.path, os.O_CREATE|os.O_RDWR, 0o600); err != nil {
-		return kept, err
-	}
-	info, err := j.file.Stat()
+	text, err := j.text()
 	if err != nil {
 		return kept, err
 	}
-	if !info.Mode().IsRegular() || info.Size() > j.limit {
-		return kept, fmt.Errorf("%s is no journal: it is no file, or has over %d bytes", j.path, j.limit)
-	}
-	text := make([]byte, info.Size())
-	if _, err := j.file.ReadAt(text, 0); err != nil {
-		return kept, err
-	}
-	switch {
-	case bytes.HasPrefix(text, []byte(header)):
+	if len(text) >= len(header) {
 		kept, j.size = read(text)
-	case bytes.HasPrefix([]byte(header), text): // its first line was not written whole
+	} else { // its first line was not written whole
 		kept.Torn = len(text) > 0
 		if _, err := j.file.WriteAt([]byte(header), 0); err != nil {
 			return kept, err
 		}
 		j.size = int64(len(header))
-	default:
-		return kept, fmt.Errorf("%s is no journal: it begins with something else", j.path)
 	}
 	return kept, errors.Join(j.file.Truncate(j.size), j.file.Sync(), syncFolder(j.path))
 }

@@ -110,6 +110,25 @@ func TestJournal_TornAtEveryByte(t *testing.T) {
 	}
 }
 
+// Who only looks leaves what was not written whole for who opens it, and keeps the file from nobody.
+func TestJournal_CheckLeavesWhatIsTorn(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "j")
+	check(t, "check of none", Check(path, 1<<20))
+	for _, text := range []string{"deed jour", header + "0000"} {
+		check(t, "write", os.WriteFile(path, []byte(text), 0o600))
+		check(t, "check", Check(path, 1<<20))
+		j, kept := open(t, path, 1<<20)
+		if !kept.Torn {
+			t.Errorf("%q is not torn any more", text)
+		}
+		if err := Check(path, 1<<20); !errors.Is(err, ErrInUse) {
+			t.Errorf("while it is open: %v", err)
+		}
+		check(t, "close", j.Close())
+	}
+}
+
 // A line that is not what was written is passed over, and those around it are not.
 func TestJournal_ABrokenLine(t *testing.T) {
 	t.Parallel()
@@ -139,6 +158,9 @@ func TestJournal_NoJournal(t *testing.T) {
 		if _, _, err := Open(path, 100); err == nil {
 			t.Errorf("%s was opened", name)
 		}
+		if Check(path, 100) == nil {
+			t.Errorf("%s is found to be one", name)
+		}
 		got, err := os.ReadFile(path)
 		if check(t, "read", err); string(got) != text {
 			t.Errorf("%s was changed to %q", name, got)
@@ -147,6 +169,9 @@ func TestJournal_NoJournal(t *testing.T) {
 	for _, path := range []string{dir, filepath.Join(dir, "none", "j")} {
 		if _, _, err := Open(path, 100); err == nil {
 			t.Errorf("%s was opened", path)
+		}
+		if Check(path, 100) == nil {
+			t.Errorf("%s is found to be one", path)
 		}
 	}
 }

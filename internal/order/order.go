@@ -41,8 +41,19 @@ func (k Keys) Held(ctx context.Context, m deed.Message) error {
 	case !k[keyOf(m)]:
 		return nil
 	case ctx.Err() != nil:
-		return fmt.Errorf("%w: %w", errHeld, ctx.Err())
+		return NotBegun(ctx, errHeld)
 	default:
 		return deed.Unavailable(errHeld, 0)
 	}
+}
+
+// NotBegun returns the outcome of a message that was not handed over, as ctx has ended: err and
+// ctx's error. A call's time-out costs it no attempt, since it was spent on others. Who cancels the call has no
+// outage of the sink's, and gives the message back, or has lost its claim.
+func NotBegun(ctx context.Context, err error) error {
+	err = fmt.Errorf("%w: %w", err, ctx.Err())
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return deed.Unavailable(err, 0)
+	}
+	return err
 }

@@ -21,6 +21,7 @@ func (u *Unrecorded[T]) Error() string {
 type aside[T comparable] struct {
 	units []*unit[T]
 	tries int       // in vain, in a row
+	split int       // they are brought 1/2^split at a time: one of them fails for another reason
 	at    time.Time // when it is brought again
 }
 
@@ -68,22 +69,29 @@ func (l *loop[T]) untilAside(wait time.Duration) time.Duration {
 	return min(wait, max(time.Until(l.aside.at), time.Microsecond))
 }
 
-// recordAside brings what was set aside, a batch at most; what it leaves comes last, and later each
-// time, so that it takes no more than a fifth of the loop's time.
+// recordAside brings what was set aside, a batch at most, and less where it fails, so that one holds up none of the
+// others; what it leaves comes last, and later each time, so that it takes no more than a fifth of the loop's time.
 func (l *loop[T]) recordAside(ctx context.Context) error {
-	part := slices.Clone(l.aside.units[:min(len(l.aside.units), l.opts.Batch)])
+	part := slices.Clone(l.aside.units[:max(min(len(l.aside.units), l.opts.Batch)>>l.aside.split, 1)])
 	done := l.settling(part)
 	dctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.opts.Deadline)
 	defer cancel()
 	started := time.Now()
 	_, _, err := l.src.Exchange(dctx, done, 0)
 	var kept, recorded []*unit[T]
-	if left, ok := errors.AsType[*Unrecorded[T]](err); ok {
+	left, ok := errors.AsType[*Unrecorded[T]](err)
+	switch {
+	case ok:
 		kept, recorded = unrecorded(part, left.Items)
-	} else if err != nil {
+	case err != nil:
 		kept, _ = unrecorded(part, itemsOf(part))
-	} else {
+	default:
 		recorded = part
+	}
+	if err != nil && !ok {
+		l.aside.split = min(l.aside.split+1, 14)
+	} else {
+		l.aside.split = max(l.aside.split-1, 0)
 	}
 	l.forget(recorded)
 	l.measure(len(recorded))

@@ -3,6 +3,7 @@ package work_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"log/slog"
 	"strings"
 	"testing"
@@ -98,4 +99,44 @@ func TestRun_WhatSomebodyLocksHoldsUpNoOthers(t *testing.T) {
 			})
 		})
 	}
+}
+
+// failingFake is a source that, beside one outcome, records none.
+type failingFake struct {
+	*lockedFake
+	fails func(item int) bool
+}
+
+func (f *failingFake) Exchange(ctx context.Context, done []work.Done[int], n int) ([]int, time.Duration, error) {
+	for _, d := range done {
+		if f.fails(d.Item) {
+			return nil, 0, errors.New("its row is locked")
+		}
+	}
+	return f.lockedFake.Exchange(ctx, done, n)
+}
+
+// One of those that were set aside, which fails for another reason, holds up none of the others, and is recorded once that has ended.
+func TestRun_OneThatFailsHoldsUpNoneThatWereSetAside(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		begun := time.Now()
+		f := &failingFake{lockedFake: &lockedFake{brought: map[int]int{}, slowFake: &slowFake{latency: time.Millisecond, fake: &fake{left: 200, do: func(context.Context, int) error { return nil }}}}}
+		f.locked = func(item int) bool { return item <= 50 && time.Since(begun) < 5*time.Second }
+		f.fails = func(item int) bool {
+			return item == 7 && time.Since(begun) > 4*time.Second && time.Since(begun) < 2*time.Minute
+		}
+		stop := start(t, f, work.Options{Concurrency: 16, Batch: 100, Lease: 6 * time.Second})
+		time.Sleep(90 * time.Second)
+		if n := f.recorded(); n != 199 {
+			t.Errorf("%d of the 199 others are recorded beside it", n)
+		}
+		time.Sleep(time.Minute)
+		if n := f.recorded(); n != 200 {
+			t.Errorf("%d of 200 are recorded once it has ended", n)
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/deedhq/deed"
 	"github.com/deedhq/deed/internal/document"
+	"github.com/deedhq/deed/internal/header"
 )
 
 // MaxBytes is how large a plan may be, as a file and in its canonical form.
@@ -33,7 +34,12 @@ var (
 //
 //	ship.yaml:12: steps.mail.after: no step is called "chrage" (did you mean "charge"?)
 func Parse(name string, data []byte) (*Plan, error) {
-	r := &reader{Reader: &document.Reader{File: name, Most: maxProblems}, plan: &Plan{}}
+	return parse(name, data, false)
+}
+
+// parse is [Parse]; of a plan that was stored before its headers were looked at they are not.
+func parse(name string, data []byte, stored bool) (*Plan, error) {
+	r := &reader{Reader: &document.Reader{File: name, Most: maxProblems}, plan: &Plan{}, stored: stored}
 	if root := r.Parse(data, "a plan has plan, version and steps", "plan, version and steps"); root != nil {
 		r.read(root)
 	}
@@ -47,11 +53,11 @@ func Parse(name string, data []byte) (*Plan, error) {
 type reader struct {
 	*document.Reader
 	plan   *Plan
+	stored bool
 	uses   []use
 	unread map[string]bool // steps of which a problem left nothing to look at
 
-	expressions int // so far
-	n           int // expressions so far
+	expressions int // compiled so far
 }
 
 // use is an expression's mention of a step, and of what of it.
@@ -236,6 +242,7 @@ func (r *reader) key(st *Step, s *document.Section, key string) {
 		if v := s.Text(key); v != "" {
 			r.url(s, v)
 			st.fields[key] = r.value(st, s.Get(key), path)
+			inURL(st.fields[key])
 		}
 	case "to", "key", "type", "until":
 		if s.Text(key) != "" {
@@ -246,6 +253,9 @@ func (r *reader) key(st *Step, s *document.Section, key string) {
 			for _, e := range h.Node.Entries {
 				h.Text(e.Key)
 			}
+			if st.Kind == HTTP && !r.stored {
+				r.headers(h)
+			}
 			st.fields[key] = r.value(st, h.Node, path)
 		}
 	default: // with, payload, body: any JSON
@@ -254,6 +264,28 @@ func (r *reader) key(st *Step, s *document.Section, key string) {
 				s.Keyf(key, "want a mapping, got %s", n.Kind)
 			}
 			st.fields[key] = r.value(st, n, path)
+		}
+	}
+}
+
+// owned are the headers that net/http leaves out of what it is given, or takes for its own connection's.
+var owned = []string{"host", "content-length", "transfer-encoding", "trailer", "connection", "keep-alive", "proxy-connection", "upgrade"}
+
+// headers refuses those that no request can have, or of which it would not be known which one it has.
+func (r *reader) headers(h *document.Section) {
+	first := map[string]int{}
+	for _, e := range h.Node.Entries {
+		path, name := document.Join(h.Path, e.Key), strings.ToLower(e.Key)
+		line, twice := first[name]
+		switch {
+		case !header.IsToken(e.Key):
+			r.Problemf(e.Line, path, "no header can have this name")
+		case slices.Contains(owned, name):
+			r.Problemf(e.Line, path, "a request has it of its URL, its body or its connection: it cannot be chosen")
+		case twice:
+			r.Problemf(e.Line, path, "given twice, as the case of letters does not count; the first time in line %d", line)
+		default:
+			first[name] = e.Line
 		}
 	}
 }

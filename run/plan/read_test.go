@@ -144,6 +144,25 @@ func TestParse_ErrAllAtOnce(t *testing.T) {
 				"p.yaml:10: steps.g.url: want http://… or https://…, without a user and a password\n" +
 				"p.yaml:11: steps.h.url: want http://… or https://…, without a user and a password",
 		},
+		"headers": {
+			withSteps("a:", "  kind: http", "  url: \"https://h/\"", "  headers:", "    x-a: 1", "    x-b: \"1\"", "    X-B: \"2\"", "    x-B: \"3\"",
+				"b: {kind: http, url: \"https://h/\", headers: {\"x y\": a, \"\": b, \"x:\": c, \"é\": d}}",
+				"c: {kind: http, url: \"https://h/\", headers: {Host: a, content-length: \"1\", Transfer-Encoding: chunked, trailer: a, Connection: close, upgrade: h2c, accept: a, Content-Type: a}}",
+				"d: {kind: publish, topic: t, payload: 1, headers: {host: a, \"x y\": b}}"),
+			"p.yaml:8: steps.a.headers.x-a: want text, got a whole number; put it in quotes\n" +
+				"p.yaml:10: steps.a.headers.X-B: given twice, as the case of letters does not count; the first time in line 9\n" +
+				"p.yaml:11: steps.a.headers.x-B: given twice, as the case of letters does not count; the first time in line 9\n" +
+				"p.yaml:12: steps.b.headers.x y: no header can have this name\n" +
+				"p.yaml:12: steps.b.headers.\"\": no header can have this name\n" +
+				"p.yaml:12: steps.b.headers.x:: no header can have this name\n" +
+				"p.yaml:12: steps.b.headers.é: no header can have this name\n" +
+				"p.yaml:13: steps.c.headers.Host: a request has it of its URL, its body or its connection: it cannot be chosen\n" +
+				"p.yaml:13: steps.c.headers.content-length: a request has it of its URL, its body or its connection: it cannot be chosen\n" +
+				"p.yaml:13: steps.c.headers.Transfer-Encoding: a request has it of its URL, its body or its connection: it cannot be chosen\n" +
+				"p.yaml:13: steps.c.headers.trailer: a request has it of its URL, its body or its connection: it cannot be chosen\n" +
+				"p.yaml:13: steps.c.headers.Connection: a request has it of its URL, its body or its connection: it cannot be chosen\n" +
+				"p.yaml:13: steps.c.headers.upgrade: a request has it of its URL, its body or its connection: it cannot be chosen",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -74,7 +74,7 @@ func Load(ctx context.Context, db deed.DB, owner *tenant.ID, id, version string,
 		return nil, &deed.Error{Op: op, Code: deed.Conflict, Err: fmt.Errorf("%w: plan %s@%s was %s, and is %s",
 			ErrIntegrity, id, version, hex.EncodeToString(r.Expected), hex.EncodeToString(r.Found))}
 	}
-	p, err := Parse(id+"@"+version, r.Body)
+	p, err := parse(id+"@"+version, r.Body, true)
 	if err == nil && !bytes.Equal(p.body, r.Body) {
 		err = &deed.Error{Op: op, Code: deed.Invalid, Err: fmt.Errorf("plan %s@%s is not stored in its canonical form", id, version)}
 	}

@@ -3,8 +3,11 @@
 -- that is being removed none.
 --
 -- Returns them, with the number of this claim, under which alone their outcome is taken
--- (deed.finish_messages) until the lease ends. One that has been begun p_most times
--- without an outcome is not begun again: it is held, for a person, and returned as such.
+-- (deed.finish_messages) until the lease ends. A claim that ran out counts as an attempt, and
+-- not as a failure, since nothing says that it was begun: from the second on a message is
+-- claimed alone, every other time, so that what kills its process each time takes no other
+-- along, and after ten it is not claimed again: it is held, for a person, and returned as such.
+-- So is one that has failed p_most times.
 -- Who has it, and since when, stands in its row; the audit log says who has taken it from
 -- whom.
 create or replace function deed.claim_messages(
@@ -34,15 +37,17 @@ declare
   v_ids   uuid[];
   v_was   text[];
   v_had   text[]; -- who has lost it, since when they had it
+  v_lost  int[];
+  v_run   uuid[];
   v_held  uuid[];
   v_gone  uuid[]; -- those whose sender was erased while they were run
   v_claim bigint;
 begin
-  select array_agg(d.id), array_agg(d.status), array_agg(d.had), coalesce(array_agg(d.id) filter (where d.is_emptied), '{}'),
-    coalesce(array_agg(d.id) filter (where d.attempts >= p_most and not d.is_emptied), '{}')
-  into v_ids, v_was, v_had, v_gone, v_held
+  select array_agg(d.id), array_agg(d.status), array_agg(d.had), array_agg(d.lost), coalesce(array_agg(d.id) filter (where d.is_emptied), '{}'),
+    coalesce(array_agg(d.id) filter (where (d.lost >= 10 or d.attempts - d.lost >= p_most) and not d.is_emptied), '{}')
+  into v_ids, v_was, v_had, v_lost, v_gone, v_held
   from (
-    select c.id, c.status, c.attempts, c.emptied_at is not null as is_emptied,
+    select c.id, c.status, c.attempts, c.emptied_at is not null as is_emptied, c.lost_claims + (c.status = 'accepted' and c.claimed_by is not null)::int as lost,
       case when c.status = 'accepted' then c.claimed_by || ', which had it since ' || to_char(c.claimed_at at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z,"') end as had
     from deed.channel_messages c
     where c.source = p_source and (p_tenant is null or c.tenant_id = p_tenant) and c.tenant_id <> all (array(select r.tenant_id from deed.tenant_removals r where r.finished_at is null)) and coalesce(c.lease_until, c.process_after) < 'infinity' and coalesce(c.lease_until, c.process_after) <= v_now
@@ -52,6 +57,17 @@ begin
   ) d;
   if v_ids is null then
     return;
+  end if;
+  if 1 < any (v_lost) then
+    select case when l.alone is not null and (l.others is null or random() < 0.5) then array[l.alone] else l.others end into v_run
+    from (
+      select (array_agg(u.id order by u.n) filter (where u.lost > 1))[1] as alone, array_agg(u.id) filter (where u.lost < 2) as others
+      from unnest(v_ids, v_lost) with ordinality u(id, lost, n)
+      where u.id <> all (v_held || v_gone)
+    ) l;
+    select array_agg(u.id), array_agg(u.was), array_agg(u.had), array_agg(u.lost) into v_ids, v_was, v_had, v_lost
+    from unnest(v_ids, v_was, v_had, v_lost) u(id, was, had, lost)
+    where u.id = any (v_run || v_held || v_gone);
   end if;
   v_claim := deed.claim_number(); -- not the next one of the row: a failover may have forgotten that somebody has it
   update deed.channel_messages m
@@ -65,9 +81,15 @@ begin
       process_after = null,
       held_at = case when m.id = any (v_held) then v_now end,
       finished_at = case when m.id = any (v_held) then v_now end,
-      error = case when m.id = any (v_held) then coalesce(m.error, 'it was begun ' || m.attempts || ' times and never ended: the process died, or was too slow for its lease') else m.error end,
-      claim = v_claim, claimed_by = left(p_worker, 200), claimed_at = v_now, attempts = m.attempts + (m.id <> all (v_held))::int
-    where m.id = any (v_ids) and m.id <> all (v_gone)
+      error = case
+        when m.id = any (v_held) and u.lost >= 10 then left(format('it was claimed %s times%s never ended: each time the process died, or was too slow for its lease%s',
+          m.attempts, case when m.attempts > u.lost then format(', and %s times', u.lost) else ' and' end, '; it had failed before: ' || m.error), 4000)
+        when m.id = any (v_held) then coalesce(m.error, format('it was claimed %s times, %s of them lost, and never ended', m.attempts, u.lost))
+        else m.error
+      end,
+      claim = v_claim, claimed_by = left(p_worker, 200), claimed_at = v_now, attempts = m.attempts + (m.id <> all (v_held))::int, lost_claims = u.lost
+    from unnest(v_ids, v_lost) u(id, lost)
+    where m.id = u.id and m.id <> all (v_gone)
     returning m.*
   )
   select c.id, c.claim, c.tenant_id, c.source, c.platform_message_id, c.contact_id, c.kind, c.sender, c.reply_to, c.text, c.body, c.attempts,

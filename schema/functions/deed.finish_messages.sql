@@ -5,7 +5,7 @@
 -- returned: for the others the caller does nothing. p_statuses are executed, denied_*,
 -- dispatch_failed, or accepted for one that was not begun and is given back. A failed one
 -- is run again p_again seconds later, null for when the platform repeats it; but when it
--- has been begun p_most times it is held for a person. The next message of each sender
+-- has failed p_most times, its lost claims aside (deed.claim_messages), it is held for a person. The next message of each sender
 -- has its turn. Raises 55P03 where somebody else has locked one of them or its sender, such
 -- as by an erasure that is left open: the others are not to wait for that.
 create or replace function deed.finish_messages(
@@ -56,8 +56,8 @@ begin
     update deed.channel_messages m
     set status = w.status,
       lease_until = case when w.status = 'accepted' then v_now end,
-      process_after = case when w.status = 'dispatch_failed' and m.attempts < p_most then v_now + make_interval(secs => w.again) end,
-      held_at = case when w.status = 'dispatch_failed' and m.attempts >= p_most then v_now end,
+      process_after = case when w.status = 'dispatch_failed' and m.attempts - m.lost_claims < p_most then v_now + make_interval(secs => w.again) end,
+      held_at = case when w.status = 'dispatch_failed' and m.attempts - m.lost_claims >= p_most then v_now end,
       finished_at = case when w.status <> 'accepted' then v_now end,
       attempts = m.attempts - (w.status = 'accepted')::int,
       claimed_by = case when w.status <> 'accepted' then m.claimed_by end, claimed_at = case when w.status <> 'accepted' then m.claimed_at end,

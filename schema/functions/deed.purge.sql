@@ -6,9 +6,6 @@
 -- being put in the topic's list (deed.join_list); others stay until retention drops
 -- their partition, and so does what a stream has gone past (deed.passed_by_stream).
 -- Returns how many went.
---
--- Others may be taking messages out of the same receipts: these are locked, in order,
--- before what is left of them is computed.
 create or replace function deed.purge() returns bigint
 language plpgsql
 security definer
@@ -54,24 +51,7 @@ begin
     cross join lateral unnest(r.ids) i(id)
     join unnest(v_ids) g(id) on g.id = i.id
   );
-  perform from deed.receipts r where r.n = any (v_receipts) order by r.n for update;
-  with changed as (
-    select r.n, array_agg(i.id order by i.n) filter (where g.id is null) as ids,
-      array_agg(r.attempts[i.n] order by i.n) filter (where g.id is null) as attempts
-    from deed.receipts r
-    cross join lateral unnest(r.ids) with ordinality i(id, n)
-    left join unnest(v_ids) g(id) on g.id = i.id
-    where r.n = any (v_receipts)
-    group by r.n
-  ),
-  emptied as (
-    delete from deed.receipts r using changed c where r.n = c.n and c.ids is null
-  )
-  update deed.receipts r
-  set ids = c.ids, attempts = case when r.attempts is not null then c.attempts end, finished = cardinality(c.ids),
-    min_id = (select min(i) from unnest(c.ids) i), max_id = (select max(i) from unnest(c.ids) i)
-  from changed c
-  where r.n = c.n and c.ids is not null;
+  perform deed.take_receipts(v_receipts, v_ids);
   return cardinality(v_ids);
 end
 $$;

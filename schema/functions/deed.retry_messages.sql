@@ -1,5 +1,5 @@
 -- deed.retry_messages: run failed messages again, also those that are held; an
--- operator's act. Their attempts count from nothing. Returns how many; those that have
+-- operator's act. Their attempts and lost claims count from nothing. Returns how many; those that have
 -- not failed are left. Raises DDARG without a reason, DDNFD for an id that there is not.
 create or replace function deed.retry_messages(
   p_ids    uuid[],
@@ -31,7 +31,7 @@ begin
     select l.id
     from (select m.id from deed.channel_messages m where m.id = any (p_ids) and m.status = 'dispatch_failed' and m.emptied_at is null order by m.id for update) l
   );
-  update deed.channel_messages m set attempts = 0 where m.id = any (v_ids);
+  update deed.channel_messages m set attempts = 0, lost_claims = 0 where m.id = any (v_ids);
   perform deed.take_turn(u.id) from unnest(v_ids) u(id);
   insert into deed.audit_log (tenant_id, actor, action, subject_type, subject_id, from_status, to_status, reason)
   select m.tenant_id, v_actor, 'retry', 'channel_message', m.id::text, 'dispatch_failed', 'accepted', p_reason

@@ -4,8 +4,7 @@
 --
 -- Numbers are missing afterwards, as they are of who has rolled back: no reader counts on
 -- them. Nothing of the tenant is pending by now, so nobody writes a receipt of it, and
--- retention, whose lock this takes, keeps nothing. Receipts are locked before what is left of
--- them is computed (deed.purge).
+-- retention, whose lock this takes, keeps nothing.
 create or replace function deed.take_tenant_log(
   in    p_tenant uuid,
   inout at_id    bigint,
@@ -55,23 +54,6 @@ begin
     join unnest(v_ids) g(id) on g.id = i.id
     where r.finished > 0 and int8range(r.min_id, r.max_id, '[]') && int8range(v_from, v_upto, '(]')
   );
-  perform from deed.receipts r where r.n = any (v_receipts) order by r.n for update;
-  with changed as (
-    select r.n, array_agg(i.id order by i.n) filter (where g.id is null) as ids,
-      array_agg(r.attempts[i.n] order by i.n) filter (where g.id is null) as attempts
-    from deed.receipts r
-    cross join lateral unnest(r.ids) with ordinality i(id, n)
-    left join unnest(v_ids) g(id) on g.id = i.id
-    where r.n = any (v_receipts)
-    group by r.n
-  ),
-  emptied as (
-    delete from deed.receipts r using changed c where r.n = c.n and c.ids is null
-  )
-  update deed.receipts r
-  set ids = c.ids, attempts = case when r.attempts is not null then c.attempts end, finished = cardinality(c.ids),
-    min_id = (select min(i) from unnest(c.ids) i), max_id = (select max(i) from unnest(c.ids) i)
-  from changed c
-  where r.n = c.n and c.ids is not null;
+  perform deed.take_receipts(v_receipts, v_ids);
 end
 $$;

@@ -9,12 +9,15 @@
 // not enough: a stream must take in the subject, and the sink does not create
 // one.
 //
-// Delivery is at least once. The header Nats-Msg-Id is the message id after
-// [Options.Installation] and a dot, the same at every attempt, so the stream
-// itself drops a repeat within its duplicate window (duplicate_window, two
-// minutes unless it says otherwise) and its acknowledgement counts as
-// delivered. A repeat after the window is stored again; consumers drop it by
-// the same header.
+// Delivery is at least once. The header Nats-Msg-Id is [Options.Installation],
+// the message id and a hash of the subject, with dots between, the same at
+// every attempt, so the stream itself drops a repeat within its duplicate
+// window (duplicate_window, two minutes unless it says otherwise) and its
+// acknowledgement counts as delivered. A stream drops repeats whatever their
+// subjects are: by the hash a message is stored once under each subject that
+// it is sent to, and once if two subscriptions have the same. A repeat after
+// the window is stored again; consumers drop it by the header deed-id. So is
+// what was sent before the upgrade to the version whose id has the hash.
 //
 // The messages of one call are published in their order on one connection. deed
 // promises no order between calls, nor between a message and one that had to

@@ -32,7 +32,7 @@ type Options struct {
 	// Installation returns what tells this database's messages from those of
 	// others in the same stream, such as the Installation of admin.Settings. It is
 	// asked at each delivery, since a sink is made before its client. Default:
-	// none, and Nats-Msg-Id is the bare message id.
+	// none, and Nats-Msg-Id begins with the message id.
 	Installation func() string
 
 	// User and Password, or Token, or Credentials, the text of a .creds file,

@@ -2,6 +2,8 @@ package nats
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"regexp"
@@ -88,6 +90,16 @@ func token(text string) string {
 	return b.String()
 }
 
+// messageID is what the stream drops repeats by. It does so whatever their subjects are: the subject
+// is part of it, or what a stream has for one subscription would be a repeat for the next.
+func messageID(prefix string, id deed.ID, subject string) string {
+	if prefix != "" {
+		prefix = header.Encode(prefix, true) + "."
+	}
+	sum := sha256.Sum256([]byte(subject))
+	return prefix + id.String() + "." + hex.EncodeToString(sum[:8])
+}
+
 func (s *Sink) message(m deed.Message, prefix string) (*nats.Msg, error) {
 	subject, err := s.subject(m)
 	if err != nil {
@@ -110,10 +122,6 @@ func (s *Sink) message(m deed.Message, prefix string) (*nats.Msg, error) {
 		}
 	}
 	h.Set("content-type", header.Encode(cmp.Or(m.ContentType, "application/json"), false))
-	id := m.ID.String()
-	if prefix != "" {
-		id = header.Encode(prefix, true) + "." + id
-	}
-	h.Set(jetstream.MsgIDHeader, id)
+	h.Set(jetstream.MsgIDHeader, messageID(prefix, m.ID, subject))
 	return &nats.Msg{Subject: subject, Header: h, Data: m.Payload}, nil
 }

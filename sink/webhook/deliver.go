@@ -33,7 +33,7 @@ func (s *Sink) Deliver(ctx context.Context, ms []deed.Message) []error {
 // breaker, keep is how much of the answer is wanted.
 func (s *Sink) deliver(ctx context.Context, id deed.ID, keep int64, build func(context.Context) (*http.Request, [][]byte)) attempt {
 	if ctx.Err() != nil {
-		return attempt{outcome: s.errorf("not sent: %w", ctx.Err())}
+		return attempt{outcome: order.NotBegun(ctx, s.errorf("not sent"))}
 	}
 	round, pause, cause := s.endpoint.Admit()
 	if cause != nil {

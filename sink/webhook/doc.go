@@ -72,7 +72,8 @@
 //	a connection but no complete      an attempt; whether the receiver acted on
 //	answer: timeout, reset, EOF       it is unknown, so it must drop repeats
 //	the address is not allowed        an attempt: an operator can allow the host
-//	the context ended                 the context's error
+//	the context ended                 the context's error; no attempt of what a
+//	                                  time-out has left unbegun
 //	the breaker is open               no attempt ([deed.Unavailable])
 //
 // An error says how an answer begins, in 200 bytes, without what that repeats of the
