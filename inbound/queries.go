@@ -14,5 +14,5 @@ var query = sqlfile.Load[statements](queriesText)
 
 // statements are those of queries.sql, in its order.
 type statements struct {
-	Accept, Claim, Extend, Finish, Outcomes, Purge, Now, Unregistered, TooMany, List, Message, Replies, History, Retry string
+	Accept, Claim, Extend, Unrenewed, Finish, Outcomes, Purge, Now, Unregistered, TooMany, List, Message, Replies, History, Retry string
 }

@@ -13,6 +13,16 @@ from deed.claim_messages($1::text, $2::int, make_interval(secs => $3::float8), $
 -- name: extend
 select array(select e::text from deed.extend_messages($1::text[]::uuid[], $2::bigint[], make_interval(secs => $3::float8)) e);
 
+-- name: unrenewed
+-- Those that were passed over just now: what was renewed lasts for the whole lease.
+select array(
+  select m.id::text
+  from unnest($1::text[]::uuid[], $2::bigint[]) u(id, claim)
+  cross join lateral (
+    select c.id from deed.channel_messages c where c.id = u.id and c.claim = u.claim and c.lease_until < clock_timestamp() + make_interval(secs => $3::float8 * 2 / 3)
+  ) m
+);
+
 -- name: finish
 select id::text, status, attempts, held
 from deed.finish_messages($1::text[]::uuid[], $2::bigint[], $3::text[], $4::text[], $5::float8[], $6::int, $7::text);

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -120,18 +121,25 @@ func (s *source) Extend(ctx context.Context, held []*item) (lost []*item, err er
 	for i, it := range held {
 		ids[i], claims[i] = it.message.ID, it.claim
 	}
-	var kept []string
-	if err := s.receiver.pool.QueryRow(ctx, query.Extend, ids, claims, s.receiver.opts.Lease.Seconds()).Scan(&kept); err != nil {
+	var kept, passed []string
+	lease := s.receiver.opts.Lease.Seconds()
+	if err := s.receiver.pool.QueryRow(ctx, query.Extend, ids, claims, lease).Scan(&kept); err != nil {
 		return nil, err
 	}
-	still := make(map[string]bool, len(kept))
-	for _, id := range kept {
-		still[id] = true
+	if err := s.receiver.pool.QueryRow(ctx, query.Unrenewed, ids, claims, lease).Scan(&passed); err != nil {
+		return nil, err
 	}
+	var unrenewed []*item
 	for _, it := range held {
-		if !still[it.message.ID] {
+		switch {
+		case !slices.Contains(kept, it.message.ID):
 			lost = append(lost, it)
+		case slices.Contains(passed, it.message.ID):
+			unrenewed = append(unrenewed, it)
 		}
+	}
+	if len(unrenewed) > 0 {
+		return lost, &work.Unrenewed[*item]{Items: unrenewed}
 	}
 	return lost, nil
 }

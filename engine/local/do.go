@@ -32,7 +32,7 @@ const maxFacts = 4 << 20
 // Do does one step. What became of it stands in the item; an error is only told for one that a stop may have cut short.
 func (e *Engine) Do(ctx context.Context, items []*item) []error {
 	it := items[0]
-	defer e.suspect.left(it)
+	defer e.suspects.left(it)
 	started := time.Now()
 	it.started = started
 	err := e.do(ctx, it, started)

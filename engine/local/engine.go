@@ -119,7 +119,7 @@ type Engine struct {
 	instance  string
 	woken     chan struct{} // holds one
 	intake    work.Intake[*item]
-	suspect   suspect
+	suspects  suspects
 	slow      chan *item // those that run for a while, to be announced
 	inner     *gatherer  // of what inner steps have come to
 	plans     plans

@@ -86,7 +86,7 @@ func (e *Engine) exchange(ctx context.Context, ends []*ending, n int) (claimed [
 		b.Queue(query.Finish, args...)
 	}
 	if n > 0 {
-		b.Queue(query.Claim, e.queues, e.opts.Worker, n, e.opts.Lease.Seconds(), nullIfEmpty(e.after), e.suspect.none())
+		b.Queue(query.Claim, e.queues, e.opts.Worker, n, e.opts.Lease.Seconds(), nullIfEmpty(e.after), e.suspects.none())
 		b.Queue(query.Next)
 	}
 	if b.Len() == 0 {
@@ -116,7 +116,7 @@ func (e *Engine) exchange(ctx context.Context, ends []*ending, n int) (claimed [
 	}
 	crash.Point("exchanged")
 	e.count(ends, said)
-	e.suspect.took(claimed, at.Add(e.opts.Lease))
+	e.suspects.took(claimed, at.Add(e.opts.Lease))
 	return claimed, e.lookAgain(wait), nil
 }
 
@@ -278,7 +278,7 @@ func (e *Engine) Extend(ctx context.Context, held []*item) (lost []*item, err er
 	}
 	for i, it := range held {
 		if still[i] {
-			e.suspect.kept(it, at.Add(e.opts.Lease))
+			e.suspects.kept(it, at.Add(e.opts.Lease))
 		} else {
 			lost = append(lost, it)
 		}

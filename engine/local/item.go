@@ -156,6 +156,8 @@ func cutOff(err error, mayBeDone bool) bool {
 			return false
 		case f.Code == "TIMEOUT" || f.Code == "PANIC":
 			return true
+		case f.Code != "" && f.Code != "STEP_FAILED" && !panicked(f): // its word, whatever has led to it
+			return false
 		}
 	}
 	switch outer := err.(type) {

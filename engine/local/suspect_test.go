@@ -2,6 +2,7 @@ package local_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	"github.com/deedhq/deed/engine/local"
@@ -21,9 +22,12 @@ func TestContract_O17_NothingIsTakenAlong(t *testing.T) {
 			where run_id = $1::text::uuid`, id, claims)
 	}
 	ids := map[string]string{}
-	for name, claims := range map[string]int{"first": 4, "second": 4, "third": 8, "fresh": 3, "dead": 9} {
+	for name, claims := range map[string]int{"first": 4, "second": 4, "third": 8, "fresh": 3, "dead": 9, "given back": 5, "given back, too": 5} {
 		ids[name] = start(t, db, name, map[string]string{"name": name})
 		lose(ids[name], claims)
+		if strings.HasPrefix(name, "given") {
+			db.Exec(t, pgtest.Owner, `update deed.run_steps set claim = null, claimed_by = null, claimed_at = null, lease_until = null where run_id = $1::text::uuid`, ids[name])
+		}
 	}
 	begun, goOn := make(chan string, 10), make(chan struct{})
 	serve(t, db, local.Options{Concurrency: 8, Handlers: []local.Handler{local.Step("a", func(ctx context.Context, in struct{ Name string }) (nothing, error) {
@@ -34,7 +38,7 @@ func TestContract_O17_NothingIsTakenAlong(t *testing.T) {
 		return nil, nil
 	})}})
 	suspects := map[string]bool{}
-	for range 3 {
+	for range 5 {
 		suspects[<-begun] = true
 		want(t, "what has lost fewer", ended(t, db, ids["fresh"]), "COMPLETED")
 		want(t, "what has lost ten", ended(t, db, ids["dead"]), "FAILED")
@@ -44,8 +48,8 @@ func TestContract_O17_NothingIsTakenAlong(t *testing.T) {
 		want(t, "who else is in hand", pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.run_steps where lost_claims >= 5 and lease_until > clock_timestamp()`), 1)
 		goOn <- struct{}{}
 	}
-	for _, name := range []string{"first", "second", "third"} {
+	for _, name := range []string{"first", "second", "third", "given back", "given back, too"} {
 		want(t, name, ended(t, db, ids[name]), "COMPLETED")
 	}
-	want(t, "suspects", len(suspects), 3)
+	want(t, "suspects", len(suspects), 5)
 }

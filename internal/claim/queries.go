@@ -17,7 +17,7 @@ var query = sqlfile.Load[statements](queriesText)
 
 // statements are those of queries.sql, in its order.
 type statements struct {
-	Removed, Claim, OtherTenant, AMinuteAgo, NextClaimable, Extend, Finish, Fail, NextDue string
+	Removed, Claim, OtherTenant, AMinuteAgo, NextClaimable, Extend, Unrenewed, Finish, Fail, NextDue string
 }
 
 // CheckStatements has the server parse all statements of the package against the

@@ -32,6 +32,12 @@ select deed.next_claimable($1::int, $2::timestamptz, $3::timestamptz);
 -- name: extend
 select deed.extend($1::int, $2::bigint, $3::bigint[], make_interval(secs => $4::float8));
 
+-- name: unrenewed
+-- Those that deed.extend has passed over just now: what it has renewed lasts for the whole lease.
+select coalesce(array_agg(p.id), '{}')
+from deed.pending p
+where p.subscription = $1::int and p.claim = $2::bigint and p.id = any ($3::bigint[]) and p.lease_until < clock_timestamp() + make_interval(secs => $4::float8 * 2 / 3);
+
 -- name: finish
 select deed.finish($1::int, $2::bigint, $3::bigint[], p_failed => $4::int);
 

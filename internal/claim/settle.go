@@ -198,7 +198,7 @@ func (s *Subscription) Extend(ctx context.Context, held []*Item) ([]*Item, error
 	// By both, as a message may be in hand twice: under a claim that was lost, and
 	// whose attempt has not returned, and under a newer one of this process.
 	type fence struct{ claim, seq int64 }
-	still := make(map[fence]bool, len(held))
+	still, passed := make(map[fence]bool, len(held)), map[fence]bool{}
 	for claim, seqs := range byClaim {
 		batch.Queue(query.Extend, s.ID, claim, seqs, s.Lease.Seconds()).QueryRow(func(row pgx.Row) error {
 			var kept []int64
@@ -207,6 +207,16 @@ func (s *Subscription) Extend(ctx context.Context, held []*Item) ([]*Item, error
 			}
 			for _, id := range kept {
 				still[fence{claim, id}] = true
+			}
+			return nil
+		})
+		batch.Queue(query.Unrenewed, s.ID, claim, seqs, s.Lease.Seconds()).QueryRow(func(row pgx.Row) error {
+			var ids []int64
+			if err := row.Scan(&ids); err != nil {
+				return err
+			}
+			for _, id := range ids {
+				passed[fence{claim, id}] = true
 			}
 			return nil
 		})
@@ -220,11 +230,17 @@ func (s *Subscription) Extend(ctx context.Context, held []*Item) ([]*Item, error
 	if len(removed) > 0 {
 		s.becomeRemoved()
 	}
-	var lost []*Item
+	var lost, unrenewed []*Item
 	for _, it := range held {
-		if !still[fence{it.Claim, it.Seq}] {
+		switch at := (fence{it.Claim, it.Seq}); {
+		case !still[at]:
 			lost = append(lost, it)
+		case passed[at]:
+			unrenewed = append(unrenewed, it)
 		}
+	}
+	if len(unrenewed) > 0 {
+		return lost, &work.Unrenewed[*Item]{Items: unrenewed}
 	}
 	return lost, nil
 }

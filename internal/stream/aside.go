@@ -3,6 +3,8 @@ package stream
 import (
 	"cmp"
 	"context"
+	"errors"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -199,18 +201,22 @@ func (a *attention) Extend(ctx context.Context, held []*chain) ([]*chain, error)
 		}
 	}
 	gone, err := a.stream.Extend(ctx, items)
-	if err != nil {
+	passed, ok := errors.AsType[*work.Unrenewed[*claim.Item]](err)
+	if err != nil && !ok {
 		return nil, err
 	}
-	var lost []*chain
-	seen := map[*chain]bool{}
-	for _, it := range gone {
-		if c := of[it]; !seen[c] {
-			seen[c] = true
-			lost = append(lost, c)
+	chains := func(items []*claim.Item) (list []*chain) {
+		for _, it := range items {
+			if c := of[it]; !slices.Contains(list, c) {
+				list = append(list, c)
+			}
 		}
+		return list
 	}
-	return lost, nil
+	if ok {
+		return chains(gone), &work.Unrenewed[*chain]{Items: chains(passed.Items)}
+	}
+	return chains(gone), nil
 }
 
 // Lost counts the messages of chains that are lost.

@@ -74,11 +74,11 @@ func (l *loop[T]) extend(ctx context.Context, units []*unit[T]) error {
 	ctx, cancel := context.WithTimeout(ctx, l.opts.Deadline)
 	defer cancel()
 	started := time.Now()
-	seems, err := l.src.Extend(ctx, items)
+	seems, passed, err := l.ask(ctx, items)
 	if err != nil {
 		return err
 	}
-	lost, err := l.sure(ctx, seems)
+	lost, again, err := l.sure(ctx, seems)
 	if src, ok := l.src.(Loser[T]); ok && len(lost) > 0 {
 		src.Lost(lost)
 	}
@@ -88,6 +88,9 @@ func (l *loop[T]) extend(ctx context.Context, units []*unit[T]) error {
 	}
 	for _, item := range seems {
 		renewed[item] = err == nil // else it is neither
+	}
+	for _, item := range append(passed, again...) {
+		renewed[item] = false
 	}
 	for _, item := range lost {
 		gone[item] = true
@@ -109,16 +112,32 @@ func (l *loop[T]) extend(ctx context.Context, units []*unit[T]) error {
 	return err
 }
 
+// Unrenewed is the error of an Extend that has passed over Items: somebody has them locked. They are this worker's for as
+// long as their leases last, and nothing of them is begun that is not known to be.
+type Unrenewed[T comparable] struct{ Items []T }
+
+func (u *Unrenewed[T]) Error() string {
+	return fmt.Sprintf("%d leases were not renewed: somebody has what is leased locked", len(u.Items))
+}
+
+func (l *loop[T]) ask(ctx context.Context, items []T) (lost, passed []T, err error) {
+	lost, err = l.src.Extend(ctx, items)
+	if u, ok := errors.AsType[*Unrenewed[T]](err); ok {
+		return lost, u.Items, nil
+	}
+	return lost, nil, err
+}
+
 // sure are those of seems that are lost when it is asked for them once more. Where that cannot be done, as its time is over or the loop
 // ends, nothing is known of them: nobody is told that they are lost, who may find then that they are not.
-func (l *loop[T]) sure(ctx context.Context, seems []T) (lost []T, err error) {
+func (l *loop[T]) sure(ctx context.Context, seems []T) (lost, passed []T, err error) {
 	if len(seems) == 0 {
-		return nil, nil
+		return nil, nil, nil
 	}
 	if !Sleep(ctx, askAgain) {
-		return nil, context.Cause(ctx)
+		return nil, nil, context.Cause(ctx)
 	}
-	return l.src.Extend(ctx, seems)
+	return l.ask(ctx, seems)
 }
 
 // cancelIfAllLost ends the attempt under way if nothing in it is ours.
@@ -220,10 +239,11 @@ func Held[T comparable](ctx context.Context, items []T) []bool {
 		}
 	}
 	h.loop.renewWhatIsStale(ctx, units)
+	now := time.Now()
 	for i, item := range items {
 		if u := at[item]; u != nil && ctx.Err() == nil && !h.loop.isStopping() {
 			u.mu.Lock()
-			held[i] = !u.lost
+			held[i] = !u.lost && !h.loop.isStale(u, now)
 			u.mu.Unlock()
 		}
 	}
@@ -279,7 +299,7 @@ func (l *loop[T]) stale(units iter.Seq[*unit[T]]) []*unit[T] {
 	now := time.Now()
 	for u := range units {
 		u.mu.Lock()
-		if !u.lost && u.age(now) > l.opts.Lease*2/3 {
+		if !u.lost && l.isStale(u, now) {
 			stale = append(stale, u)
 		}
 		u.mu.Unlock()
@@ -287,16 +307,19 @@ func (l *loop[T]) stale(units iter.Seq[*unit[T]]) []*unit[T] {
 	return stale
 }
 
+// isStale: only with u.mu held.
+func (l *loop[T]) isStale(u *unit[T], now time.Time) bool { return u.age(now) > l.opts.Lease*2/3 }
+
 // begin marks the units of group as running and returns those that may be
 // attempted, of the stale ones those that could be renewed; none after a stop,
 // which then gives them back.
 func (l *loop[T]) begin(ctx context.Context, cancel context.CancelCauseFunc, group []*unit[T]) []*unit[T] {
 	l.renewWhatIsStale(ctx, group)
-	isStopping := l.isStopping()
+	isStopping, now := l.isStopping(), time.Now()
 	ready := make([]*unit[T], 0, len(group))
 	for _, u := range group {
 		u.mu.Lock()
-		if u.lost || isStopping || ctx.Err() != nil {
+		if u.lost || isStopping || ctx.Err() != nil || l.isStale(u, now) {
 			u.outcome = Done[T]{Item: u.item, Released: true}
 		} else {
 			u.cancel = cancel
@@ -313,7 +336,7 @@ func (l *loop[T]) begin(ctx context.Context, cancel context.CancelCauseFunc, gro
 }
 
 // renewWhatIsStale returns when all of units have been renewed of late, or are
-// known to be lost, or ctx has ended or the loop is to stop.
+// known to be lost, or were passed over, so that they are stale still, or ctx has ended or the loop is to stop.
 func (l *loop[T]) renewWhatIsStale(ctx context.Context, units []*unit[T]) {
 	stale := l.stale(slices.Values(units))
 	for n := 1; len(stale) > 0 && !l.isStopping(); n++ {

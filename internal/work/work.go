@@ -46,7 +46,8 @@ type Source[T comparable] interface {
 	// wake-ups.
 	Exchange(ctx context.Context, done []Done[T], n int) (claimed []T, next time.Duration, err error)
 
-	// Extend renews the leases of held and returns those that are lost.
+	// Extend renews the leases of held and returns those that are lost. An error that is [Unrenewed] names those that it has
+	// passed over, which are neither; the others are.
 	Extend(ctx context.Context, held []T) (lost []T, err error)
 
 	// Do attempts items and returns an outcome each; nil means all succeeded.

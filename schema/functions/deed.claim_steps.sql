@@ -137,11 +137,11 @@ begin
       v_share := case when k <= v_n then ceil(v_left::float8 / (v_n - k + 1))::int else v_left end;
       select array_agg(q.ctid), array_agg(q.lost) into v_got, v_took
       from (
-        select s.ctid, case when s.claim is null then 0 else s.lost_claims + 1 end as lost
+        select s.ctid, case when s.claim is not null then s.lost_claims + 1 when s.lost_claims >= 5 then s.lost_claims else 0 end as lost
         from deed.run_steps s
         where s.ready and s.engine = p_engine and s.queue = v_queues[v_at] and s.tenant_id = v_tenants[v_at]
           and (s.lease_until is null or s.lease_until <= v_now) and s.ctid <> all (v_rows)
-          and (p_suspects or s.claim is null or s.lost_claims not between 4 and 8) -- with the tenth it is only to be finished
+          and (p_suspects or case when s.claim is null then s.lost_claims < 5 else s.lost_claims not between 4 and 8 end) -- with the tenth it is only to be finished
         order by s.process_after
         limit v_share
         for update skip locked
