@@ -103,6 +103,7 @@ var harmlessChanges = []harmless{
 	{"progress", "slot id", "r.to_window is null", "between two windows there is no place within one"},
 	{"progress", "from_window to_window slot id", newest, "no message lies between the two places"},
 	{"publish_keys", "delete tenant_id topic key id created_at used_at", "", "as after its horizon: a publisher's repeat is stored again"},
+	{"receipts", "gone", "", "how many of it were delivered that have gone since, for sums"},
 	{"receipts", "attempts claim claimed_at failed finished_at lane worker lost topics", "", history},
 	{"receipts", "delete subscription min_id max_id", "r.finished = 0 or exists (select from deed.partitions p where p.emptied_at is not null and r.max_id < p.upto_id)", history},
 	{"redrives", "upto_status upto_provider upto_delivery delete request asked state rate chosen redriven upto_id upto_sub actor reason started_at stepped_at finished_at", "", "a request that is repeated goes on or begins again: what is dead stays dead until then, and is shown"},

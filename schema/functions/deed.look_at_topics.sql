@@ -40,7 +40,7 @@ as $$
   ),
   -- Not added up yet.
   lately as materialized (
-    select r.subscription, r.outcome, r.finished, r.topics
+    select r.subscription, r.outcome, r.finished, r.gone, r.topics
     from deed.receipts r
     where r.n > (select t.upto_n from deed.tallied t)
     order by r.n
@@ -51,7 +51,7 @@ as $$
     from (
       select d.subscription, d.topic, d.delivered from deed.delivered d
       union all
-      select r.subscription, '', r.finished from lately r where r.subscription <> 0 and r.outcome = 'delivered'
+      select r.subscription, '', r.finished + r.gone from lately r where r.subscription <> 0 and r.outcome = 'delivered'
       union all
       select 0, t.topic, t.n::bigint
       from lately r, lateral jsonb_each_text(r.topics) t(topic, n)

@@ -3,7 +3,8 @@
 -- Up to p_limit rows of each table a call, and how many of each were removed:
 -- as many as p_limit means that there may be more.
 --   receipts  past their topic's retention, if all that they name lies below the
---             oldest partition that has its content; they stay in deed.delivered
+--             oldest partition that has its content, and what was taken out to the last (deed.take_receipts)
+--             once it is added up; they stay in deed.delivered
 --   progress  past their topic's retention, but for each lane's newest row; of a
 --             subscription that was removed that too
 --   windows   past the longest retention, but for the newest and those at which
@@ -57,11 +58,11 @@ begin
       limit p_limit
     )) or r.n = any (array(
       select o.n from deed.receipts o
-      where o.finished = 0 and o.finished_at < v_now - v_longest
+      where o.finished = 0 and case when o.gone > 0 then o.n <= v_tallied else o.finished_at < v_now - v_longest end
       order by o.finished_at
       limit p_limit
     ))
-    returning r.n, r.subscription, r.outcome, r.finished, r.finished_at, r.topics
+    returning r.n, r.subscription, r.outcome, r.finished + r.gone as finished, r.finished_at, r.topics
   ),
   added as (
     insert into deed.delivered as d (subscription, topic, delivered, last_at)

@@ -2,9 +2,10 @@
 -- deed.purge and deed.take_tenant_log.
 --
 -- Others may be doing so with the same receipts: these are locked, in order, before what is left of
--- them is computed. What was delivered, and is not added up yet, is added up here, and nobody adds up
--- (deed.tally) until this has committed. Of topics that nobody declared a receipt says how many there were
--- while anything is left of it.
+-- them is computed. Nothing else is: it runs in a user's transaction, which may stay open. What is
+-- taken out stays counted in the receipt (gone), and one of which nothing is left stays until it is
+-- added up: what deed.tally adds is the same before and after. One that was added up just now may
+-- stay, too: deed.purge_history removes it.
 create or replace function deed.take_receipts(
   p_receipts bigint[],
   p_ids      bigint[]
@@ -15,50 +16,27 @@ set enable_seqscan = off
 set jit = off
 as $$
 declare
-  v_tallied bigint; -- null: all of them are added up
+  v_tallied bigint := (select t.upto_n from deed.tallied t);
 begin
-  if exists (select from unnest(p_receipts) n where n > (select t.upto_n from deed.tallied t)) then
-    select t.upto_n into v_tallied from deed.tallied t for share;
-  end if;
   perform from deed.receipts r where r.n = any (p_receipts) order by r.n for update;
   with changed as (
-    select r.n, array_agg(i.id order by i.n) filter (where g.id is null) as ids,
+    select r.n, coalesce(array_agg(i.id order by i.n) filter (where g.id is null), '{}') as ids,
       array_agg(r.attempts[i.n] order by i.n) filter (where g.id is null) as attempts,
-      case when r.n > v_tallied and r.outcome = 'delivered' then count(g.id) end as delivered
+      count(*) = count(g.id) and (r.n <= v_tallied or r.outcome <> 'delivered') as spent
     from deed.receipts r
     cross join lateral unnest(r.ids) with ordinality i(id, n)
     left join unnest(p_ids) g(id) on g.id = i.id
     where r.n = any (p_receipts)
     group by r.n
   ),
-  emptied as (
-    delete from deed.receipts r using changed c where r.n = c.n and c.ids is null
-  ),
-  added as (
-    insert into deed.delivered as d (subscription, topic, delivered, last_at)
-    select f.subscription, f.topic, sum(f.n), max(f.finished_at)
-    from (
-      select s.id as subscription, '' as topic, c.delivered as n, r.finished_at
-      from changed c
-      join deed.receipts r on r.n = c.n
-      join deed.subscriptions s on s.id = r.subscription and s.id <> 0
-      union all
-      select 0, t.topic, t.n::bigint, r.finished_at
-      from changed c
-      join deed.receipts r on r.n = c.n
-      cross join lateral jsonb_each_text(r.topics) t(topic, n)
-      where r.subscription = 0 and c.ids is null and c.delivered is not null
-    ) f
-    where f.n > 0
-    group by f.subscription, f.topic
-    order by f.subscription, f.topic
-    on conflict (subscription, topic) do update
-      set delivered = d.delivered + excluded.delivered, last_at = greatest(d.last_at, excluded.last_at)
+  removed as (
+    delete from deed.receipts r using changed c where r.n = c.n and c.spent
   )
   update deed.receipts r
   set ids = c.ids, attempts = case when r.attempts is not null then c.attempts end, finished = cardinality(c.ids),
+    gone = r.gone + r.finished - cardinality(c.ids),
     min_id = (select min(i) from unnest(c.ids) i), max_id = (select max(i) from unnest(c.ids) i)
   from changed c
-  where r.n = c.n and c.ids is not null;
+  where r.n = c.n and not c.spent;
 end
 $$;

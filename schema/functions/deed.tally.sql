@@ -53,10 +53,10 @@ begin
     insert into deed.delivered as d (subscription, topic, delivered, last_at)
     select f.subscription, f.topic, sum(f.n), max(f.finished_at)
     from (
-      select r.subscription, '' as topic, r.finished as n, r.finished_at
+      select r.subscription, '' as topic, r.finished + r.gone as n, r.finished_at
       from deed.receipts r
       join deed.subscriptions s on s.id = r.subscription and s.id <> 0
-      where r.n > v_t.upto_n and r.n <= v_upto and r.outcome = 'delivered' and r.finished > 0
+      where r.n > v_t.upto_n and r.n <= v_upto and r.outcome = 'delivered' and r.finished + r.gone > 0
       union all
       select 0, t.topic, t.n::int, r.finished_at
       from deed.receipts r
