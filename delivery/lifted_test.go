@@ -10,8 +10,9 @@ import (
 	"github.com/deedhq/deed/internal/pgtest"
 )
 
-// What a person has lifted stays so when the service says again what it said before, with another id and without a
-// time of its own, too; who leaves or complains once more is suppressed again, and so is who bounces once more.
+// What a person has lifted stays so when the service says again what it said before; who leaves or complains once more is
+// suppressed again, and so is who bounces once more by another delivery. Where the service's clock is ahead of the database's, or it says
+// no time, what is said again is told by its id, which is a hash in the audit log where it has the address.
 func TestContract_D11_WhatWasLiftedStaysLifted(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
@@ -43,6 +44,9 @@ func TestContract_D11_WhatWasLiftedStaysLifted(t *testing.T) {
 					for _, address := range whom {
 						event := func(name string, after time.Duration) delivery.StatusEvent {
 							e := delivery.StatusEvent{Said: said, ID: name, Delivery: id, Address: address}
+							if kind != "alone" {
+								e.ID += " of " + address
+							}
 							if timed {
 								e.At = begun.Add(after)
 							}
@@ -57,22 +61,61 @@ func TestContract_D11_WhatWasLiftedStaysLifted(t *testing.T) {
 						}
 						lift(address)
 						record(t, l, event("first", 0))
-						record(t, l, event("first", 0), event("again", 0))
 						if n := count(); n != 0 {
 							t.Errorf("%s: what was said again has suppressed it", address)
+						}
+						once := map[bool]int{true: 0, false: 1}[said == delivery.SaidBounced] // a delivery bounces once
+						record(t, l, event("first", 0), event("again", 0))
+						if n, want := count(), map[bool]int{true: 0, false: once}[timed]; n != want {
+							t.Errorf("%s, said with another id: %d suppressions, want %d", address, n, want)
+						}
+						lift(address)
+						record(t, l, event("first", 0), event("again", 0))
+						if n := count(); n != 0 {
+							t.Errorf("%s: what was said again beside another has suppressed it", address)
 						}
 						if timed {
 							// After it was lifted, by the service's clock.
 							record(t, l, event("later", time.Since(begun)-time.Millisecond))
-							if n, want := count(), map[bool]int{true: 0, false: 1}[said == delivery.SaidBounced]; n != want {
-								t.Errorf("%s, said once more: %d suppressions, want %d", address, n, want)
+							if n := count(); n != once {
+								t.Errorf("%s, said once more: %d suppressions, want %d", address, n, once)
 							}
 							lift(address)
+						}
+						ahead := func(name string) delivery.StatusEvent {
+							e := event(name, 0)
+							e.At = time.Now().Add(5 * time.Second)
+							return e
+						}
+						record(t, l, ahead("first"))
+						if n := count(); n != 0 {
+							t.Errorf("%s: what was said again by a clock that is ahead has suppressed it", address)
+						}
+						record(t, l, ahead("ahead"))
+						if n := count(); n != once {
+							t.Errorf("%s, said once more by a clock that is ahead: %d suppressions, want %d", address, n, once)
+						}
+						lift(address)
+						record(t, l, event("first", 0), ahead("ahead"))
+						if n := count(); n != 0 {
+							t.Errorf("%s: what was said again after that has suppressed it", address)
 						}
 					}
 				})
 			}
 		}
+	}
+	// Who has left by the link of the mail, and come back, leaves once more by the service's.
+	left := email("left@example.com", "left")
+	left.Purpose = "news"
+	id := sent(t, db, left)[0]
+	if did := pgtest.One[string](t, db.Pool(pgtest.Worker), `select deed.unsubscribe($1, 'email', 'news')`, id); did != "now" {
+		t.Fatalf("the link: %s", did)
+	}
+	lift("left@example.com")
+	record(t, l, delivery.StatusEvent{Said: delivery.SaidUnsubscribed, ID: "left", Delivery: id, At: time.Now().Add(5 * time.Second)})
+	if n := pgtest.One[int](t, db.Pool(pgtest.Owner), `select count(*) from deed.suppressions where address = 'left@example.com'`); n != 1 {
+		t.Errorf("who left by the link, came back and left once more is not suppressed")
 	}
 	// Another delivery's bounce is news, beside what is none.
 	ids := sent(t, db, email("full@example.com", "1"), email("full@example.com", "2"))

@@ -13,7 +13,9 @@ import json
 import os
 import random
 import signal
+import sys
 import threading
+import time
 
 import psycopg
 
@@ -70,13 +72,45 @@ class Lease:
         self.thread.join()
 
 
+def record(conn, subscription, claim, outcomes):
+    """Record what became of messages: (id, error), None where they are done.
+
+    Where somebody keeps one locked nothing is recorded (55P03): the halves are tried by themselves, so that the others
+    do not wait for it. What is locked alone is tried again, and then left to its lease, which nobody renews any more.
+    """
+    end = time.monotonic() + LEASE / 2
+    count = sum(error is not None for _, error in outcomes)  # for one receipt
+    for pause in (0, 0.3, 1):
+        time.sleep(pause)
+        parts, outcomes = [outcomes] if outcomes else [], []
+        while parts and time.monotonic() < end:
+            part = parts.pop(0)
+            done = [number for number, error in part if error is None]
+            failed = [(number, error) for number, error in part if error is not None]
+            statements = [(FINISH, (subscription, claim, done, count))] if done else []
+            if failed:
+                statements.append((FAIL, (subscription, claim, *map(list, zip(*failed)))))
+            try:
+                run(conn, *statements)
+                count = 0 if done else count
+            except psycopg.errors.LockNotAvailable:
+                if len(part) > 1:
+                    parts += [part[: len(part) // 2], part[len(part) // 2 :]]
+                else:
+                    outcomes += part
+        outcomes += sum(parts, [])
+        if not outcomes:
+            return
+    print("locked by somebody, left until the lease is over:", *(number for number, _ in outcomes), file=sys.stderr, flush=True)
+
+
 def work(conn, topic, subscription, worker, stop):
     """Claim one batch and see it through; returns how many messages it had."""
     rows = run(conn, (CLAIM, (topic, worker, BATCH, subscription, LEASE)))
     if not rows:
         return 0
     number, claim = rows[0][0], rows[0][1]
-    done, failed, errors = [], [], []
+    outcomes = []
     with Lease(conn, number, claim, [row[2] for row in rows]) as lease:
         for row in rows:
             if row[2] not in lease.held:
@@ -85,17 +119,10 @@ def work(conn, topic, subscription, worker, stop):
                 break  # what is left comes back when the lease is over
             try:
                 handle(dict(zip(("message_id", "topic", "key", "payload"), row[3:])))
-                done.append(row[2])
+                outcomes.append((row[2], None))
             except Exception as error:  # pylint: disable=broad-except
-                failed.append(row[2])
-                errors.append(f"{type(error).__name__}: {error}")
-    outcomes = []
-    if done:
-        outcomes.append((FINISH, (number, claim, done, len(failed))))
-    if failed:
-        outcomes.append((FAIL, (number, claim, failed, errors)))
-    if outcomes:
-        run(conn, *outcomes)
+                outcomes.append((row[2], f"{type(error).__name__}: {error}"))
+    record(conn, number, claim, outcomes)
     return len(rows)
 
 

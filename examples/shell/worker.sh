@@ -21,7 +21,7 @@ trap 'stop=1' INT TERM
 # deadline belongs to the transaction, as a pooler wants it.
 sql() {
 	{ echo "begin; set local statement_timeout = '10s';" && cat && echo "commit;"; } |
-		psql -X -q -A -t -F ' ' -v ON_ERROR_STOP=1 "$@"
+		psql -X -q -A -t -F ' ' -v ON_ERROR_STOP=1 -v VERBOSITY=verbose "$@"
 }
 
 claim() {
@@ -51,6 +51,21 @@ fail() {
 	SQL
 }
 
+# record runs finish or fail. What somebody keeps locked (55P03) is tried again, and then left to its lease.
+record() {
+	local pause
+	for pause in 0.3 1 ''; do
+		if "$@" >/dev/null 2>"$errors"; then
+			return
+		elif ! grep -q 'ERROR:  55P03' "$errors"; then
+			cat "$errors" >&2
+			return 1
+		fi
+		[ -z "$pause" ] || sleep "$pause"
+	done
+	echo "locked by somebody, left until the lease is over: $id" >&2
+}
+
 while [ -z "$stop" ]; do
 	claimed=$(claim) || [ -n "$stop" ] || exit 1 # a database that is away is no empty queue
 	rows=()
@@ -65,9 +80,9 @@ while [ -z "$stop" ]; do
 		read -r number claim id message_id message_topic key payload <<<"$row"
 		[ "$(extend)" = 1 ] || continue # another worker has it by now
 		if base64 -d <<<"${payload:-}" | MESSAGE_ID=$message_id MESSAGE_TOPIC=$message_topic MESSAGE_KEY=$(base64 -d <<<"${key%.}") "$@" 2>"$errors"; then
-			finish >/dev/null
+			record finish
 		else
-			fail "$(tail -n 1 "$errors")" >/dev/null
+			record fail "$(tail -n 1 "$errors")"
 		fi
 	done
 done

@@ -9,7 +9,8 @@
 -- it may be about any of them. Of one who was erased nothing is kept but when.
 --
 -- What has suppressed somebody does so once: said again, after a person has lifted that, it changes nothing.
--- Who has complained or left once more, at a later time of the event's own, is suppressed anew.
+-- Who has complained or left once more is suppressed anew: at a later time of the event's own; of one that has none that
+-- can be used, as where the provider's clock is ahead of ours, what the audit log does not have by its id is not a repeat.
 create or replace function deed.apply_events(
   p_ids         uuid[],
   p_events      text[],
@@ -128,12 +129,7 @@ begin
   if p_events && array['bounced', 'complained', 'unsubscribed', 'soft_bounced'] then
     for v_e in
       select distinct on (c.tenant_id, c.channel, a.address, u.event, p.purpose, s.of) c.id, c.tenant_id, c.provider, c.channel, a.address, u.event, p.purpose, coalesce(u.at, v_now) as at, u.at < transaction_timestamp() as timed,
-        -- What it is called stays in the audit log, where no address may be: WhatsApp's ids are made of the number, and a bounce's may have whom it did not reach.
-        case when not exists (
-            select from (values (a.address), (w.said)) n(address)
-            where position(lower(ltrim(n.address, '+')) in replace(replace(lower(u.event_id), '%40', '@'), '=', '@')) > 0
-          ) then deed.erased_message_id(u.event_id)
-          else 'sha256:' || encode(sha256(convert_to(u.event_id, 'UTF8')), 'hex') end as event_id,
+        k.event_id, k.reason,
         a.address = w.recipient as own
       from unnest(p_ids, p_events, p_event_ids, p_addresses, p_ats, v_heard) u(id, event, event_id, address, at, heard)
       cross join lateral (select o.id, o.tenant_id, o.provider, o.channel, o.purpose, o.recipient, o.cc from deed.channel_outbox o where o.id = u.id and o.erased_at is null) c
@@ -141,23 +137,33 @@ begin
       -- Only who it was sent to is suppressed, whatever the service calls them.
       cross join lateral (select case when w.said = any (c.cc) then w.said when c.cc is null or w.said = w.recipient then w.recipient end as address) a
       cross join lateral (select case u.event when 'complained' then '*' when 'unsubscribed' then coalesce(nullif(c.purpose, ''), '*') else '' end as purpose) p
+      -- What it is called stays in the audit log, where no address may be: WhatsApp's ids are made of the number, and a bounce's may have whom it did not reach.
+      cross join lateral (
+        select i.event_id, format('%s, says %s: event %s, delivery %s', u.event, left(c.provider, 40), left(i.event_id, 70), c.id) as reason
+        from (
+          select case when not exists (
+              select from (values (a.address), (w.said)) n(address)
+              where position(lower(ltrim(n.address, '+')) in replace(replace(lower(u.event_id), '%40', '@'), '=', '@')) > 0
+            ) then deed.erased_message_id(u.event_id)
+            else 'sha256:' || encode(sha256(convert_to(u.event_id, 'UTF8')), 'hex') end as event_id
+        ) i
+      ) k
       -- Soft bounces count by delivery and address, and of each its last.
       cross join lateral (select case when u.event = 'soft_bounced' then c.id end as of, case when u.event = 'soft_bounced' then coalesce(u.at, v_now) end as last) s
       where u.id = any (v_ids) and u.event in ('bounced', 'complained', 'unsubscribed', 'soft_bounced') and a.address is not null
         and case when u.event = 'soft_bounced' then true
-          when c.cc is null then u.heard is null or (u.at > u.heard and u.at < transaction_timestamp())
-          -- What was said of whom is known by what it has suppressed.
+          when c.cc is null and (u.heard is null or u.event = 'bounced' or u.at < transaction_timestamp()) then u.heard is null or u.at > u.heard
+          -- What was said of whom, and by which event, is known by what it has suppressed. Who may have complained once more is not written to.
           else not exists (
             select from deed.audit_log g
             where g.subject_type = 'suppression' and g.subject_id = c.channel || ':' || deed.address_mark(c.tenant_id, c.channel, a.address) and g.tenant_id = c.tenant_id
               and g.action in ('suppress', 'extend') and starts_with(g.reason, u.event || ', says ') and g.reason like '%, delivery ' || c.id
-              and (u.event = 'bounced' or (g.at < u.at and u.at < transaction_timestamp()) is not true)
+              and case when u.event = 'bounced' then true when u.at < transaction_timestamp() then g.at >= u.at else g.reason = k.reason end
           ) end
       order by c.tenant_id, c.channel, a.address, u.event, p.purpose, s.of, s.last desc, u.at, c.id
     loop
       if v_e.event <> 'soft_bounced' then
-        perform deed.suppress(v_e.channel, array[v_e.address],
-          format('%s, says %s: event %s, delivery %s', v_e.event, left(v_e.provider, 40), left(v_e.event_id, 70), v_e.id), p_actor, v_e.tenant_id, v_e.purpose);
+        perform deed.suppress(v_e.channel, array[v_e.address], v_e.reason, p_actor, v_e.tenant_id, v_e.purpose);
       -- A mail that was delayed and then delivered, of which that was heard first, has not bounced.
       elsif not (v_e.own and exists (select from deed.delivery_feedback f where f.delivery_id = v_e.id and greatest(f.delivered_at, f.last_delivered_at) > v_e.at)) then
         insert into deed.soft_bounces as b (delivery_id, tenant_id, channel, address, at)
