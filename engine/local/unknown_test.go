@@ -59,6 +59,9 @@ func TestContract_R5_APersonIsAskedAboutCodeThatWasCutShort(t *testing.T) {
 		"its time is over, and nothing was done": {"300ms", func(ctx context.Context) error { return run.NotDone(slow(ctx)) }, "FAILED", "TIMEOUT", 2},
 		"it has failed":                          {"1m", func(context.Context) error { return errors.New("no") }, "FAILED", "STEP_FAILED", 1},
 		"it has failed, past its time":           {"300ms", func(ctx context.Context) error { <-ctx.Done(); return fail("DECLINED") }, "FAILED", "DECLINED", 1},
+		"it has looked what came of a call whose time was over": {"1m", func(ctx context.Context) error {
+			return &run.Failure{Category: "user", Code: "DECLINED", Final: true, Err: fmt.Errorf("looked up after %w: declined", inTime(ctx, slow))}
+		}, "FAILED", "DECLINED", 1},
 		"it looks after an inner step": {"1m", func(ctx context.Context) error {
 			if err := never(ctx, "pay", func(ctx context.Context) error { return inTime(ctx, slow) }); err == nil {
 				return errors.New("the inner step has not failed")
