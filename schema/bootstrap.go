@@ -68,12 +68,18 @@ func checkOwner(ctx context.Context, conn *pgx.Conn) error {
 const makeRolesSQL = "create role deed_app nologin; create role deed_worker nologin; create role deed_admin nologin;"
 
 // checkRights refuses migrations of a schema whose policies are gone with the
-// roles: they change what is not there.
+// roles: they change what is not there. The table is found by the statement's own snapshot: that of to_regclass may be
+// older, and lack what another migrator has committed since.
 func checkRights(ctx context.Context, conn *pgx.Conn, migrations []Migration) error {
 	var lost bool
 	err := conn.QueryRow(ctx, `
 		select (select max(m.version) from deed.migrations m) <> $1
-		  and not exists (select from pg_catalog.pg_policy p where p.polrelid = to_regclass('deed.settings') and p.polname = 'settings_worker')
+		  and not exists (
+		    select from pg_catalog.pg_namespace n
+		    join pg_catalog.pg_class c on c.relnamespace = n.oid
+		    join pg_catalog.pg_policy p on p.polrelid = c.oid
+		    where n.nspname = 'deed' and c.relname = 'settings' and p.polname = 'settings_worker'
+		  )
 		  and exists (select from deed.migrations m where m.version = 1)
 	`, len(migrations)).Scan(&lost)
 	if err != nil {
