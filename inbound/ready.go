@@ -14,7 +14,8 @@ import (
 
 // Ready says whether requests are taken; an error says what they wait for. Where sources
 // have any that takes requests it is nil: another process has the same sources, and what
-// one of them waits for is no reason to take the others' requests from this one. Which
+// one of them waits for is no reason to take the others' requests from this one. In the first
+// seconds it is not: what they wait for may begin beside this. Which
 // wait is said by [Receiver.Waiting].
 func (r *Receiver) Ready() error {
 	if err := r.runs(); err != nil {
@@ -24,7 +25,7 @@ func (r *Receiver) Ready() error {
 	switch {
 	case waits == nil:
 		return errNotYet
-	case len(r.sources) > 0 && len(*waits) == len(r.sources):
+	case len(*waits) > 0 && (len(*waits) == len(r.sources) || !r.settled.Load()):
 		return fmt.Errorf("inbound messages are not taken yet: %s", tellWaits(*waits))
 	}
 	return nil
@@ -80,7 +81,8 @@ func (r *Receiver) awaitProviders(ctx context.Context, begin map[string]chan str
 			r.askTime(ctx)
 			asked = true
 		}
-		before := r.waits.Swap(&waits) // all at once: nobody sees some that begin, and others not yet
+		r.settled.Store(r.settled.Load() || n > 14) // after five seconds
+		before := r.waits.Swap(&waits)              // all at once: nobody sees some that begin, and others not yet
 		for name, c := range left {
 			if _, ok := waits[name]; !ok {
 				close(c)

@@ -28,6 +28,10 @@ func TestReceiver_ASourceWaitsForItsOwnProviderAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	url, stop := serveIn(t, r)
+	eventually(t, "one to take requests", func() bool { return len(r.Waiting()) == 1 })
+	if err := r.Ready(); err == nil || !strings.Contains(err.Error(), "source other: replies go by nobody") {
+		t.Errorf("at its start, when its provider may be about to begin: %v", err)
+	}
 	eventually(t, "the process to be ready", func() bool { return r.Ready() == nil })
 	want(t, "what comes to a source with its provider", post(t, url+"/in/plain", "1 ann hi"), http.StatusOK)
 	want(t, "what comes to one without", post(t, url+"/in/other", "1 ann hi"), http.StatusServiceUnavailable)

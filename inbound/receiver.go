@@ -33,6 +33,7 @@ type Receiver struct {
 
 	running atomic.Bool                       // nothing holds it, and Run has not ended
 	waits   atomic.Pointer[map[string]string] // which sources take nothing yet, and what they wait for; nil: it has not been looked
+	settled atomic.Bool                       // what waits for a provider may do so for long
 	ahead   atomic.Int64                      // nanoseconds by which the database's clock is ahead of this machine's
 }
 
